@@ -15,7 +15,7 @@ from typing import IO
 from tests.forks.processes import fork
 
 from northbridge.conformance.runs.processes import Process
-from northbridge.conformance.runs.run_environment import ONE_THREAD, tells_of_a_launcher
+from northbridge.conformance.runs.run_environment import ONE_THREAD
 
 LIMIT = 240.0
 """The time limit of a script in seconds: pytest's limit, less the time for ending the ranks."""
@@ -74,7 +74,7 @@ def fork_script(
     ``imported`` what it may find imported beside torch.
     """
     given = {**(os.environ if environ is None else environ), **ONE_THREAD}
-    after = {name: value for name, value in given.items() if name in late or tells_of_a_launcher(name)}
+    after = {name: value for name, value in given.items() if name in late}
     before = {name: value for name, value in given.items() if name not in after}
     command = [str(script), *arguments]
     return fork(command, before, folder, output, after, imported, starts_ranks=bool(imported), stdin=stdin)

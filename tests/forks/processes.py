@@ -21,6 +21,7 @@ from typing import IO, Any
 from tests.forks.program import AUTOLOAD, Program
 
 from northbridge.conformance.runs.processes import Process, start_afresh
+from northbridge.conformance.runs.run_environment import tells_of_a_launcher
 
 MOST_SERVERS = 4
 """The number of servers that fork, each of about 300 MB: one for each Lightning package, and one without."""
@@ -95,10 +96,12 @@ def _key(environ: Mapping[str, str], imported: tuple[str, ...]) -> _Key:
 
 
 def _is_read_before_the_fork(variable: str) -> bool:
-    # The server imports nobody who reads the first two, has its own idea of the third, and pytest writes the last for
-    # people, another for each test.
+    # The server imports nobody who reads ours or a launcher's, has its own idea of the autoload, and pytest writes the
+    # last for people, another for each test.
     return not (
-        variable.startswith(("NORTHBRIDGE_", "PYTEST_NORTHBRIDGE_")) or variable in (AUTOLOAD, "PYTEST_CURRENT_TEST")
+        variable.startswith(("NORTHBRIDGE_", "PYTEST_NORTHBRIDGE_"))
+        or variable in (AUTOLOAD, "PYTEST_CURRENT_TEST")
+        or tells_of_a_launcher(variable)
     )
 
 

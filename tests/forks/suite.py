@@ -19,7 +19,7 @@ import northbridge
 from northbridge.conformance.run import WORK
 from northbridge.conformance.runs.processes import CALLED_FIRST, Process, start_afresh, start_by
 from northbridge.conformance.runs.question import ANSWER, ask
-from northbridge.conformance.runs.run_environment import ONE_THREAD, environ_of_runs, tells_of_a_launcher
+from northbridge.conformance.runs.run_environment import ONE_THREAD, environ_of_runs
 from northbridge.conformance.runs.run_errors import HungError
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery import installed
@@ -47,12 +47,9 @@ def fork_runs() -> str:
 def begin(command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes]) -> Process:
     """Fork a run, or a question that may be asked in a fork; start what else there is."""
     if command[:2] == WORK and may_be_forked(scenario := Scenario.from_json(command[2])):
-        # `lightning` brings both of its namespaces; a rank of the suite's own has none.
-        package = scenario.namespace if scenario.namespace in ("pytorch_lightning", "lightning_fabric") else "lightning"
-        of_rank = {name: value for name, value in environ.items() if tells_of_a_launcher(name)}
-        before = {name: value for name, value in environ.items() if name not in of_rank}
+        package = scenario.namespace.partition(".")[0] or "lightning"  # a rank of the suite's own has no namespace
         starts_ranks = scenario.launch == "script" and not scenario.alone
-        return fork(command, before, folder, output, of_rank, (package,), starts_ranks=starts_ranks)
+        return fork(command, environ, folder, output, imported=(package,), starts_ranks=starts_ranks)
     if command[0] == ANSWER and may_be_asked_in_a_fork(Path(command[2]).stem, *command[4:]):
         inherited = environ_of_runs()
         before = {name: inherited[name] for name in environ if name in inherited}
@@ -68,7 +65,7 @@ def begin_pytest(command: list[str], environ: Mapping[str, str], folder: Path, o
 def may_be_forked(scenario: Scenario) -> bool:
     """Return True if the processes of ``scenario`` are forks."""
     name = scenario.accelerator
-    if scenario.launch != "script" and (scenario.launch != "ranks" or name == "cpu_sim"):
+    if not (scenario.launch == "script" or (scenario.launch == "ranks" and name != "cpu_sim")):
         return False
     return name in ("cpu", "lazy") or (name in installed.names() and northbridge.get(name).capabilities.simulated)
 
