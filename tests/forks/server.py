@@ -1,8 +1,8 @@
 """A process that has imported torch, and forks itself for each run.
 
-Most of what a short run costs is the import of torch and of Lightning. Here that is done once. The server has imported
-nothing of a backend's or a vendor's: torch's import of device backends waits for the fork, so that a driver is
-initialised where it is used, and the run's own variables are read in the fork. Where it has imported
+Most of what a short run costs is the import of torch, of Lightning and of what serves it. Here that is done once. The
+server has imported nothing of a backend's or a vendor's: torch's import of device backends waits for the fork, so that
+a driver is initialised where it is used, and the run's own variables are read in the fork. Where it has imported
 Lightning too, a fork is a script that imports Lightning first, and learns of the backends then.
 
 :mod:`multiprocessing.forkserver` does not serve: it is one for a whole process and so for one environment, passes over
@@ -28,8 +28,8 @@ from typing import Any
 from tests.forks.program import AUTOLOAD, Program
 from tests.forks.ranks import stand_by
 
-PRELOADED = ("torch", "torch._dynamo", "torchmetrics")
-"""The slow imports of each namespace: torchmetrics imports scipy and matplotlib if they are installed."""
+PRELOADED = ("torch", "torch._dynamo", "torchmetrics", "northbridge.lightning.corrections.table")
+"""The slow imports of each namespace, and what serves it: torchmetrics imports scipy and matplotlib where they are."""
 
 TakeUp = Callable[[int, Mapping[str, str], tuple[str, ...]], None]
 

@@ -38,10 +38,11 @@ def test_only_what_lightning_imports_is_imported_before_it(
     silent = {**vendor, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
     assert begin("fork", tell, silent).wait() == 0
-    assert begin("start", f"import northbridge.conformance, lightning.pytorch\n{tell}", silent).wait() == 0
+    register = "import northbridge.lightning.corrections.table"
+    assert begin("start", f"{register}, northbridge.conformance, lightning.pytorch\n{tell}", silent).wait() == 0
 
     before, after = (set((tmp_path / f"{how}.txt").read_text().split()) for how in ("fork", "start"))
-    assert {"torch._dynamo", "torchmetrics"} <= before
+    assert {"torch._dynamo", "torchmetrics", "northbridge.lightning.connector.registry"} <= before
     assert before - after == {
         "tests",
         *(f"tests.forks{module}" for module in ("", ".entry", ".program", ".ranks", ".server")),
@@ -69,7 +70,7 @@ def test_import_that_starts_a_thread_starts_afresh(
         "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
     )
 
-    with pytest.warns(RuntimeWarning, match=r"torchmetrics left 2 threads, of which a fork has one; set OMP_NUM_THREA"):
+    with pytest.warns(RuntimeWarning, match=r"torchmetrics, .* left 2 threads, of which a fork has one; set OMP_NUM_"):
         process = begin("fork", "print('done')", quick_torch)
 
     assert process.wait() == 0
