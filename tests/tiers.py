@@ -79,7 +79,7 @@ tests/backends/cpu_sim/ standard
     full csrc/collective/test_missing_ranks.py faults/test_ranks.py test_conformance.py
     full build/test_extension.py build/test_host.py csrc/operators/test_layers.py
 tests/backends/hpu/ standard
-    full runs/ test_conformance.py test_documented_examples.py test_layers.py test_lightning_habana.py
+    full runs/ test_conformance.py test_documented_examples.py test_lightning_habana.py
     full simulated/test_collectives.py
 tests/backends/sdaa/ standard
     full runs/ test_conformance.py test_lightning_teco.py test_precision.py test_random.py
