@@ -11,9 +11,8 @@ from tests.conformance.proving import prove
 
 from northbridge.conformance.levels import C4, Adopted, Level
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
 from northbridge.conformance.tests.collective.groups import GroupsTests
-from northbridge.conformance.tests.collective.transfers import Exchanges, Transfers
+from northbridge.conformance.tests.collective.transfers import Transfers
 from northbridge.conformance.tests.lightning.ddp import DistributedTraining
 from northbridge.conformance.tests.lightning.devices import SecondDevice
 from northbridge.conformance.tests.lightning.fabric import FabricTraining
@@ -34,9 +33,7 @@ class TestOnePerProcess(Adopted):
     level = Level(
         "one per process",
         "Processes that hold one card",
-        in_one_namespace_of_a_kind(
-            CollectiveReductions, Transfers, Exchanges, GroupsTests, DistributedTraining, FabricTraining
-        ),
+        in_one_namespace_of_a_kind(Transfers, GroupsTests, DistributedTraining, FabricTraining),
         devices=(2,),
     )
     backend = "cpu_sim"

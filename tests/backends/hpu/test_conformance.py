@@ -7,9 +7,7 @@ from types import MappingProxyType
 from tests.backends.one_namespace import in_one_namespace_of_a_kind
 
 from northbridge.conformance.levels import Adopted, Level
-from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
-from northbridge.conformance.tests.collective.transfers import Exchanges, Transfers
-from northbridge.conformance.tests.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU
+from northbridge.conformance.tests.lightning.checkpoints import CheckpointsOnTheCPU
 from northbridge.conformance.tests.lightning.ddp import DistributedTraining
 from northbridge.conformance.tests.lightning.fabric import FabricTraining
 from northbridge.conformance.tests.lightning.hooks import BridgeHooks
@@ -24,12 +22,8 @@ class TestLazy(Adopted):
         in_one_namespace_of_a_kind(
             TrainingTests,
             BridgeHooks,
-            Checkpoints,
             CheckpointsOnTheCPU,
             RandomStates,
-            CollectiveReductions,
-            Transfers,
-            Exchanges,
             DistributedTraining,
             FabricTraining,
         ),
