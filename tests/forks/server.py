@@ -6,12 +6,12 @@ a driver is initialised where it is used, and the run's own variables are read i
 Lightning too, a fork is a script that imports Lightning first, and learns of the backends then.
 
 :mod:`multiprocessing.forkserver` does not serve: it is one for a whole process and so for one environment, passes over
-what it cannot import, and ends its children by ``os._exit``, so that nobody would see how they fare at the
-interpreter's end.
+what it cannot import, and calls none of its children's exit functions.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import os
@@ -19,11 +19,12 @@ import runpy
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tests.forks.program import AUTOLOAD, Program
 from tests.forks.ranks import stand_by
@@ -35,7 +36,7 @@ TakeUp = Callable[[int, Mapping[str, str], tuple[str, ...]], None]
 
 
 def serve(requests: socket.socket, more: Sequence[str], take_up: TakeUp) -> None:
-    """Import, then fork until the other end of ``requests`` is closed; returns when the program of a fork has ended.
+    """Import, then fork until the other end of ``requests`` is closed; a fork ends with its program.
 
     ``more`` are modules that are imported beside :data:`PRELOADED`. A fork that asks on is told of this server by
     ``take_up``.
@@ -59,7 +60,27 @@ def serve(requests: socket.socket, more: Sequence[str], take_up: TakeUp) -> None
         take_up(asking, program.environ, tuple(more))
     if program.starts_ranks:
         program, files = stand_by(program, files)
-    _become(program, files)
+    try:
+        _become(program, files)
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            raise
+        _end(ended.code or 0)
+    _end(0)
+
+
+def _end(code: int) -> NoReturn:
+    """End this process as the interpreter does, but tear down no module: that costs as much as a short training.
+
+    How torch and a chip fare then is seen where processes start afresh. One that waits for a thread ends by itself.
+    """
+    main = threading.main_thread()
+    if any(thread is not main and not thread.daemon for thread in threading.enumerate()):
+        sys.exit(code)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _fork(requests: socket.socket) -> tuple[Program, list[int]]:

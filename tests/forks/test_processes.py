@@ -67,16 +67,19 @@ def test_a_fork_finds_what_a_process_finds_that_was_started(
 @pytest.mark.parametrize(
     ("end", "code", "last"),
     [
+        ("", 0, "atexit"),
         ("sys.exit(3)", 3, "atexit"),
+        ("sys.exit('no reason')", 1, "no reason\natexit"),
+        ("threading.Thread(target=lambda: print('thread', time.sleep(0.3))).start()", 0, "thread None\natexit"),
         ("raise ValueError('no')", 1, "ValueError: no\natexit"),
         ("os.kill(os.getpid(), signal.SIGKILL)", -9, ""),
     ],
-    ids=["its own", "an error", "a signal"],
+    ids=["none", "its own", "words", "a thread's end", "an error", "a signal"],
 )
 def test_its_exit_code(
     begin: Begin, quick_torch: dict[str, str], tmp_path: Path, how: str, end: str, code: int, last: str
 ) -> None:
-    program = f"import atexit, os, signal, sys\natexit.register(print, 'atexit')\n{end}\n"
+    program = f"import atexit, os, signal, sys, threading, time\natexit.register(print, 'atexit')\n{end}\n"
 
     assert begin(how, program, quick_torch).wait() == code
     assert (tmp_path / f"{how}.txt").read_text().rstrip().endswith(last)
