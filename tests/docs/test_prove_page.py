@@ -7,8 +7,9 @@ from pathlib import Path
 
 from tests.docs.page import PAGES, ROOT, samples
 
-from northbridge.capabilities import LEVEL_CLAIMS
+from northbridge.capabilities import LEVEL_CLAIMS, Capabilities
 from northbridge.conformance.levels import LEVELS
+from northbridge.conformance.runner.supervisor import plan
 from northbridge.conformance.verdict import Verdict
 
 PAGE = "docs/prove-your-backend.md"
@@ -23,6 +24,21 @@ def test_every_level_stands_there_with_the_claims_that_it_takes() -> None:
     found = {level: tuple(re.findall(r"`(\w+)`", rest)) for level, rest in rows("C\\d").items()}
 
     assert found == dict(LEVEL_CLAIMS)
+
+
+def test_every_claim_stands_there_with_what_tests_it(tmp_path: Path) -> None:
+    shown: dict[str, set[str]] = {claim: set() for claim in Capabilities().claims()}
+    for test in plan(tmp_path, "cpu_sim", tuple(LEVELS)).values():
+        for claim in test.claims:
+            shown[claim].add(test.id.rpartition("/")[0])
+
+    found = {}
+    for claim, cell in rows("`[a-z_0-9]+`").items():
+        levels = dict(re.findall(r"(C\d): ([\w, ]+\w)", cell))
+        found[claim.strip("`")] = {
+            f"{level}/{suite}" for level, suites in levels.items() for suite in suites.split(", ")
+        }
+    assert {claim: suites for claim, suites in found.items() if claim in shown} == shown
 
 
 def test_it_says_how_many_tests_c3_takes() -> None:
