@@ -70,7 +70,7 @@ def fork_script(
 ) -> Process:
     """Begin what :func:`run_forked` runs, in a session of its own; it reads ``stdin`` and prints to ``output``.
 
-    ``late`` are variables of ``environ`` that nobody reads before the script imports something of a vendor's, and
+    ``late`` are variables of ``environ`` that nothing reads before the script imports something of a vendor's, and
     ``imported`` what it may find imported beside torch.
     """
     given = {**(os.environ if environ is None else environ), **ONE_THREAD}

@@ -50,7 +50,7 @@ def fork(
 
     Such a process is started for every set of variables that it could read, and of modules that it is to have
     ``imported`` beside torch; of :data:`MOST_SERVERS` the oldest gives way. ``late`` variables are those of which
-    nobody reads anything before the fork, and win over ``environ``. Of a program that ``starts_ranks`` as scripts, by
+    nothing is read before the fork, and win over ``environ``. Of a program that ``starts_ranks`` as scripts, by
     Lightning, the ranks are forks too (:mod:`tests.forks.ranks`); what one that ``asks_on`` forks by this function,
     with the same variables and modules, comes from the process that it comes from. It reads ``stdin``, or nothing.
     Where that process cannot import torch, or has threads, which a fork would lack, the run starts as by
@@ -96,8 +96,8 @@ def _key(environ: Mapping[str, str], imported: tuple[str, ...]) -> _Key:
 
 
 def _is_read_before_the_fork(variable: str) -> bool:
-    # The server imports nobody who reads ours or a launcher's, has its own idea of the autoload, and pytest writes the
-    # last for people, another for each test.
+    # Nothing that the server imports reads ours or a launcher's as it is imported. The server sets the autoload's
+    # itself, and pytest writes another text into the last for each test.
     return not (
         variable.startswith(("NORTHBRIDGE_", "PYTEST_NORTHBRIDGE_"))
         or variable in (AUTOLOAD, "PYTEST_CURRENT_TEST")
@@ -110,7 +110,7 @@ class _ServerError(Exception):
 
 
 class _Server:
-    """A process of :mod:`tests.forks.server`, which ends when nobody can ask it any more."""
+    """A process of :mod:`tests.forks.server`, which ends when no process can ask it any more."""
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
@@ -196,7 +196,7 @@ class _Fork:
                 code: int = self._reply.recv()
             except EOFError:
                 raise RuntimeError(
-                    f"nobody knows how process {self.pid}, {self._program.name}, has ended: its parent was killed"
+                    f"it is not known how process {self.pid}, {self._program.name}, ended: its parent was killed"
                 ) from None
             finally:
                 self._reply.close()

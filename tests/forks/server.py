@@ -88,7 +88,7 @@ def _fork(requests: socket.socket) -> tuple[Program, list[int]]:
 
     Of a program that asks on there is one more: the other end of ``requests``.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait for the forks
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the processes that wait for the forks are not waited for
     while True:
         _, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
         if not descriptors:

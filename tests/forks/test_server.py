@@ -31,15 +31,13 @@ def test_a_vendors_software_is_imported_after_the_fork_if_at_all(
     assert (tmp_path / "fork.txt").read_text() == ""
 
 
-def test_only_what_lightning_imports_is_imported_before_it(
-    begin: Begin, vendor: dict[str, str], tmp_path: Path
-) -> None:
+def test_only_lightnings_and_our_imports_come_before_it(begin: Begin, vendor: dict[str, str], tmp_path: Path) -> None:
     tell = "import sys\nprint(*sys.modules)\n"
     silent = {**vendor, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
     assert begin("fork", tell, silent).wait() == 0
-    register = "import northbridge.lightning.corrections.table"
-    assert begin("start", f"{register}, northbridge.conformance, lightning.pytorch\n{tell}", silent).wait() == 0
+    imports = "import northbridge.lightning.corrections.table, northbridge.conformance, lightning.pytorch"
+    assert begin("start", f"{imports}\n{tell}", silent).wait() == 0
 
     before, after = (set((tmp_path / f"{how}.txt").read_text().split()) for how in ("fork", "start"))
     assert {"torch._dynamo", "torchmetrics", "northbridge.lightning.connector.registry"} <= before

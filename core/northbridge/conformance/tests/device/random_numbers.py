@@ -251,10 +251,7 @@ class RandomNumbers(OneDevice):
 
 
 def lacks_torchs_functions(chip: northbridge.Device) -> bool:
-    """Return True if torch has no module of the chip, so that none of its own functions reaches the generators.
-
-    Each of them has to say so then.
-    """
+    """Return True if torch has no module of the chip: its functions do not reach the generators, and have to raise."""
     if hasattr(torch, chip.type):
         return False
     with pytest.raises(RuntimeError), torch.random.fork_rng([0], device_type=chip.type):

@@ -74,7 +74,7 @@ class PluginMetadata(PluginSuite):
     def test_one_distribution_announces_the_name(self, backend: str) -> None:
         found = [str(plugin) for plugin in northbridge.installed() if plugin.name == backend]
 
-        assert len(found) == 1, f"{backend!r} is announced by {found or 'nobody'}"
+        assert len(found) == 1, f"{backend!r} is announced by {found or 'no distribution'}"
 
     def test_the_distribution_has_a_name_and_a_version(self, plugin: northbridge.Plugin) -> None:
         assert re.fullmatch(r"[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]", plugin.distribution)
