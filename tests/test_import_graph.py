@@ -21,6 +21,7 @@ ROOMS = (
     "device",
     "collective",
     "bridge",
+    "acceleration",
     "backend",
     "simulation",
     "processes",

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from northbridge.acceleration import Acceleration as Acceleration, Graph as Graph
     from northbridge.backend import API_VERSION as API_VERSION, Backend as Backend
     from northbridge.bridge import Bridge as Bridge
     from northbridge.capabilities import (
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
 
 
 _HOMES = {
+    "northbridge.acceleration": ("Acceleration", "Graph"),
     "northbridge.backend": ("API_VERSION", "Backend"),
     "northbridge.bridge": ("Bridge",),
     "northbridge.capabilities": ("Capabilities", "Claim", "no", "unknown", "yes"),

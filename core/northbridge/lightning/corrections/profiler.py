@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from northbridge.device import Device, is_renamed
 from northbridge.discovery.current import loaded
-
-if TYPE_CHECKING:
-    from torch.profiler import ProfilerActivity
 
 
 class Unasked(list[Any]):
@@ -23,16 +19,6 @@ def add_chip(profiler_kwargs: dict[str, Any]) -> None:
     chosen, chip = profiler_kwargs.get("activities"), loaded()
     if not isinstance(chosen, Unasked) or chip is None or chip.capabilities.profiler.denied:
         return
-    activity = activity_of(chip.device)
+    activity = chip.acceleration.profiler_activity()
     if activity is not None and activity not in chosen:
         chosen.append(activity)
-
-
-def activity_of(device: Device) -> ProfilerActivity | None:
-    """Return the activity of a chip in torch's profiler; None if it does not record the chip."""
-    import torch.profiler
-
-    module: Any = torch.profiler
-    name = "PrivateUse1" if is_renamed(device.type) else device.type.upper()
-    activity: ProfilerActivity | None = getattr(module.ProfilerActivity, name, None)
-    return activity if activity in module.supported_activities() else None

@@ -1,0 +1,106 @@
+"""What a chip offers beyond torch's own operators: graphs, fused optimizers, compile options, profiling, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from northbridge.device import is_renamed
+from northbridge.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    import torch
+    from torch.profiler import ProfilerActivity
+
+
+class Graph(Protocol):
+    """Work that is captured once and replayed, with the verbs of ``torch.accelerator.Graph``."""
+
+    def capture_begin(self) -> None:
+        """Begin to capture the work of the current stream."""
+
+    def capture_end(self) -> None:
+        """End the capture. The graph can be replayed from then on."""
+
+    def replay(self) -> None:
+        """Do the captured work again, on the memory that it used while it was captured."""
+
+    def reset(self) -> None:
+        """Drop the captured work. The graph can capture again."""
+
+
+class Acceleration:
+    """What a chip offers beyond torch's own operators.
+
+    The optional fourth part of a :class:`northbridge.Backend`. Each default is right for a chip that has nothing of its
+    own: it does what torch does, or raises :class:`UnsupportedError`. Northbridge calls nothing here before
+    ``Bridge.load()``. What is offered here should also be claimed, in :class:`northbridge.Capabilities`.
+    """
+
+    device_type: str = ""
+    """The torch device type of the backend. ``Backend`` sets it."""
+
+    def graph(self) -> Graph:
+        """Return an empty graph for the current device. Called for each capture; claim ``graphs``.
+
+        The default is torch's own, on a chip that has registered one. Raises :class:`UnsupportedError` on others.
+        """
+        import torch
+
+        if not hasattr(torch.accelerator, "Graph"):
+            raise UnsupportedError(
+                f"torch {torch.__version__} has no torch.accelerator.Graph. Fix: install torch 2.13 or later, or run"
+                " without graphs",
+                capability="graphs",
+            )
+        try:
+            graph: Graph = torch.accelerator.Graph()
+        except RuntimeError as error:
+            raise UnsupportedError(
+                f"{self.device_type!r} has registered no graph in torch: {error}. Fix: run without graphs",
+                capability="graphs",
+            ) from error
+        return graph
+
+    def fused_optimizers(self) -> Mapping[type[torch.optim.Optimizer], type[torch.optim.Optimizer]]:
+        """Return the vendor's class for each of torch's optimizers that it has fused; claim ``fused_optimizers``.
+
+        Called when an optimizer with ``fused=True`` is set up. Empty, the default, leaves it to torch's own kernels.
+        """
+        return {}
+
+    def clip_grad_norm(self, parameters: Iterable[torch.nn.Parameter], max_norm: float) -> torch.Tensor:
+        """Scale the gradients so that their 2-norm is at most ``max_norm``; return the norm before.
+
+        Called in each step of a run with ``gradient_clip_val``.
+        """
+        import torch
+
+        return torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+
+    def compile_options(self) -> Mapping[str, Any]:
+        """Return the options of ``Bridge.compile_backend``, each with its default; claim ``compile``.
+
+        Called before a model is compiled with that backend: an option that is not here is refused. Empty, the
+        default, leaves the options to the backend.
+        """
+        return {}
+
+    def profiler_activity(self) -> ProfilerActivity | None:
+        """Return the chip's activity in ``torch.profiler``; None if torch does not record the chip; claim ``profiler``.
+
+        Called when a run with a profiler begins.
+        """
+        import torch.profiler
+
+        module: Any = torch.profiler
+        name = "PrivateUse1" if is_renamed(self.device_type) else self.device_type.upper()
+        activity: ProfilerActivity | None = getattr(module.ProfilerActivity, name, None)
+        return activity if activity in module.supported_activities() else None
+
+    def compilations(self) -> Mapping[str, float]:
+        """Return the vendor's counts of this process, such as compiled graphs, by name; claim ``recompilation``.
+
+        Called after each step by a run that watches for recompilation. Empty, the default, if the vendor counts none.
+        """
+        return {}
