@@ -23,6 +23,9 @@ class HostDevice(northbridge.Device):
 
         return torch.device("cpu")
 
+    def current_index(self) -> int:
+        return 0  # torch.cpu.current_device() returns "cpu"
+
     def seed(self, seed: int) -> None:
         """Nothing: ``seed_everything`` has seeded it."""
 

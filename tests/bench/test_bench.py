@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from io import StringIO
@@ -12,6 +13,7 @@ import pytest
 from bench import __main__ as command, child, report
 from bench.bounds import BOUNDS, Bound
 from bench.figure import Figure, Measurement
+from bench.job import Job, worker
 from bench.options import OPTIONS, Option
 from bench.plugin import announce
 from bench.report import Surroundings
@@ -332,6 +334,11 @@ class TestWorkers:
                 assert ask({"collective": name, "bytes": 4096, "times": 2})["seconds"] > 0
             for kind in ("ddp", "fsdp2"):
                 assert ask({"step": kind, "task": "mlp", "times": 1})["seconds"] > 0
+
+    def test_the_hosts_own_backend_trains(self, tmp_path: Path) -> None:
+        announce(tmp_path, "host", "bench.host_backend")
+        with worker({"PYTHONPATH": os.pathsep.join([str(tmp_path), str(child.ROOT)])}) as ask:
+            assert ask(Job("one-parameter", "host", 2, threads=1)).step_seconds > 0
 
 
 def test_an_options_folder_is_put_in() -> None:
