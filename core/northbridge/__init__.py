@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from northbridge.errors import (
         AmbiguousAcceleratorError as AmbiguousAcceleratorError,
         ArgumentsError as ArgumentsError,
+        ArgumentValueError as ArgumentValueError,
         BackendConflictError as BackendConflictError,
         BackendDisabledError as BackendDisabledError,
         BackendError as BackendError,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         PluginHookError as PluginHookError,
         PluginImportError as PluginImportError,
         PluginNameError as PluginNameError,
+        ReductionError as ReductionError,
         ReportError as ReportError,
         SettingsError as SettingsError,
         SimulationError as SimulationError,
@@ -96,6 +98,7 @@ _HOMES = {
     "northbridge.errors": (
         "AmbiguousAcceleratorError",
         "ArgumentsError",
+        "ArgumentValueError",
         "BackendConflictError",
         "BackendDisabledError",
         "BackendError",
@@ -120,6 +123,7 @@ _HOMES = {
         "PluginHookError",
         "PluginImportError",
         "PluginNameError",
+        "ReductionError",
         "ReportError",
         "SettingsError",
         "SimulationError",
