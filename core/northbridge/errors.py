@@ -16,6 +16,7 @@ NorthbridgeError
 │   ├── SoftwareLoadError          the vendor's software is there and failed to load
 │   │   └── ContractError            it differs from the backend's contract
 │   ├── SimulationError            ``NORTHBRIDGE_SIMULATE`` asks for a simulation that is not possible here
+│   │   └── NotSimulatedError        a module of the vendor's has no stand-in; also a ModuleNotFoundError
 │   ├── HardwareMissingError       the software is there, the hardware is not; also a ValueError
 │   ├── DeviceBusyError            another process holds the card
 │   ├── DetectionError             detecting the hardware crashed or hung
@@ -123,6 +124,10 @@ class ContractError(SoftwareLoadError):
 
 class SimulationError(BackendError):
     """``NORTHBRIDGE_SIMULATE`` names a backend without a simulation, or one whose real software is installed here."""
+
+
+class NotSimulatedError(SimulationError, ModuleNotFoundError):
+    """A module that the vendor may have, and the simulation of its chip lacks."""
 
 
 class HardwareMissingError(BackendError, ValueError):
