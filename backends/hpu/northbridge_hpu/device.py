@@ -24,6 +24,7 @@ class HPUDevice(northbridge.Device):
 
     def __init__(self) -> None:
         self._held: int | None = None
+        self._held_int64_as_int32 = False
 
     def count(self) -> int:
         # The vendor's own count is the machine's: it does not read HABANA_VISIBLE_MODULES.
@@ -41,7 +42,7 @@ class HPUDevice(northbridge.Device):
                 " or `if trainer.is_global_zero:`"
             )
         self._acquire(index)
-        self._held = index
+        self._held, self._held_int64_as_int32 = index, self._holds_int64_as_int32()
 
     def _acquire(self, index: int) -> None:
         try:
@@ -84,13 +85,14 @@ class HPUDevice(northbridge.Device):
 
     def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
         first = self.generation == 1
+        # The card decides when it is acquired.
+        narrow = self._holds_int64_as_int32() if self._held is None else self._held_int64_as_int32
         return replace(
             claimed,
             float16=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
-            int64=northbridge.no("it is held as int32 there") if self._holds_int64_as_int32 else northbridge.yes,
+            int64=northbridge.no("it is held as int32 there") if narrow else northbridge.yes,
         )
 
-    @property
     def _holds_int64_as_int32(self) -> bool:
         from habana_frameworks.torch.utils.internal import is_lazy
 

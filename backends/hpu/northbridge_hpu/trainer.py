@@ -52,7 +52,6 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
     unsupported = MappingProxyType({"fp8": "float8"})
     without_meaning = MappingProxyType(
         {
-            "device": "autocast is on the accelerator's device; leave it out",
             **dict.fromkeys(("recipe", "replace_layers"), "it was for 'fp8', which is not there; leave it out"),
         }
     )

@@ -33,9 +33,7 @@ class MisspeltSDAADDPStrategy(SDAADDPStrategy, backend="sdaa"):
 class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
     """A precision on the chip: ``precision="16-mixed"``, with the gradient scaler that lightning-Teco lacks."""
 
-    positional = ("precision", "device")
     unsupported = MappingProxyType({"fp8": "float8"})
-    without_meaning = MappingProxyType({"device": "autocast is on the accelerator's device; leave it out"})
     words = MappingProxyType(
         {
             **northbridge.PrecisionName.words,

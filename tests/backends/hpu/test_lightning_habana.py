@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
 from tests.backends.simulation.predecessor import Predecessor
 from tests.core.conftest import Install, install as install
 from tests.scripts import run_script
@@ -17,7 +18,7 @@ from tests.scripts import run_script
 import northbridge
 import northbridge_hpu
 import northbridge_hpu.fabric
-from northbridge.errors import ArgumentsError, UnsupportedError
+from northbridge.errors import ArgumentsError, ArgumentValueError, UnsupportedError
 from northbridge.lightning.vendor_names import arguments
 
 
@@ -67,7 +68,6 @@ def test_a_precision_is_taken_by_every_word_that_it_had(word: str) -> None:
 @pytest.mark.parametrize(
     ("argument", "why"),
     [
-        ({"device": "hpu"}, "autocast is on the accelerator's device; leave it out"),
         ({"recipe": None}, "it was for 'fp8', which is not there; leave it out"),
         ({"replace_layers": True}, "it was for 'fp8', which is not there; leave it out"),
     ],
@@ -78,6 +78,25 @@ def test_an_argument_that_has_no_meaning_any_more_is_warned_of(argument: dict[st
         northbridge_hpu.HPUPrecisionPlugin("bf16-mixed", **argument)
 
     assert [str(each.message) for each in caught] == [f"HPUPrecisionPlugin({name}=…) has no meaning any more: {why}"]
+
+
+def test_precision_knows_its_device() -> None:
+    assert northbridge_hpu.HPUPrecisionPlugin("bf16-mixed", device="hpu").device == "hpu"
+    with pytest.raises(ArgumentValueError, match=r"HPUPrecisionPlugin\(device='cuda'\) is for 'hpu'"):
+        northbridge_hpu.HPUPrecisionPlugin("bf16-mixed", "cuda")
+
+
+def test_names_answer_before_a_trainer_has_them() -> None:
+    """lightning-Habana's own tests ask these questions."""
+    strategy = northbridge_hpu.HPUDDPStrategy(parallel_devices=[torch.device("hpu")] * 2, bucket_cap_mb=100)
+
+    assert northbridge_hpu.SingleHPUStrategy().root_device == strategy.root_device == torch.device("hpu")
+    assert northbridge_hpu.HPUDDPStrategy().process_group_backend == "hccl"
+    assert len(northbridge_hpu.HPUDDPStrategy().parallel_devices) == northbridge_hpu.HPUAccelerator.auto_device_count()
+    assert strategy._get_process_group_backend() == "hccl"
+    assert isinstance(strategy.checkpoint_io, northbridge_hpu.HPUCheckpointIO)
+    with pytest.raises(ValueError, match="root device is 'cpu'"):
+        northbridge_hpu.HPUAccelerator().setup_device(torch.device("cpu"))
 
 
 def test_an_argument_that_never_was_is_refused() -> None:

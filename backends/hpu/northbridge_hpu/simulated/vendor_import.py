@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import northbridge_cpu_sim
-from northbridge_hpu.simulated import machine, markers, replaced
+from northbridge_cpu_sim import module as chip
+from northbridge_hpu.simulated import generators, machine, markers, replaced
 from northbridge_hpu.simulated.acquisition import acquire
 from northbridge_hpu.simulated.mode import keeps_int64
 from northbridge_hpu.simulated.record import set_variable, variable
@@ -16,15 +17,14 @@ _SOURCES = Path(__file__).with_name("csrc")
 
 def load() -> None:
     """Make the simulated Gaudi torch's device, with all changes of the vendor's import to torch and the environment."""
-    card = machine.card()
-    if not keeps_int64():
-        card = card.model_copy(update={"held_as": {**card.held_as, "int64": "int32"}})
     northbridge_cpu_sim.install(
-        card,
+        machine.card(),
         sources=_SOURCES if _SOURCES.is_dir() else None,
         acquire=acquire,
+        held_as=lambda: {} if keeps_int64() else {"int64": "int32"},
         module=sys.modules["habana_frameworks.torch.hpu"],
     )
+    generators.default_generators[:] = [chip.default_generator(0)]
     replaced.replace()
     markers.announce()
     set_variable("TORCHINDUCTOR_COMPILE_THREADS", "1")

@@ -21,6 +21,7 @@ from northbridge.lightning.connector.registry import register_names
 from northbridge.lightning.corrections import replacements
 from northbridge.lightning.corrections.fabric_run import accelerator_option
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.vendor_names.strategies import count_as_lightnings
 from northbridge.lightning.versions import reason_against_version, untested
 from northbridge.process_record import note
 
@@ -262,6 +263,7 @@ def register(name: str) -> None:
         )
         return
     register_names(namespace)
+    count_as_lightnings(namespace)
     for correction in _rows(namespace):
         _apply(namespace, correction)
     note(name, "registered", f"{name} {namespace.version}{untested(namespace.version)}")

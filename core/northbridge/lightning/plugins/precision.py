@@ -95,6 +95,17 @@ def mixed_precision(namespace: Namespace, backend: Backend, precision: str) -> A
     return namespace.module("plugins").MixedPrecision(precision, backend.device.type)
 
 
+def precision_plugin(namespace: Namespace, backend: Backend, precision: str) -> Any:
+    """Build the plugin of ``namespace`` for ``precision``, as a run on the chip gets it. Raises as a run does."""
+    reject_precision(backend, precision)
+    plugins: Any = namespace.module("plugins")
+    if precision == "32-true":
+        return plugins.Precision()
+    if precision == "64-true":
+        return plugins.DoublePrecision()
+    return mixed_precision(namespace, backend, precision) or plugins.HalfPrecision(precision)
+
+
 def mixed_precision_line(namespace: Namespace, precision: str) -> str:
     """Return the line that Lightning logs when it chooses a mixed ``precision``."""
     words = {"bf16-mixed": "bfloat16", "16-mixed": "16bit" if namespace.is_trainer else "16-bit"}

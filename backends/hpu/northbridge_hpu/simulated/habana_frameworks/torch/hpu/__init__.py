@@ -28,13 +28,29 @@ from northbridge_hpu.simulated.generators import (
     set_rng_state as set_rng_state,
     set_rng_state_all as set_rng_state_all,
 )
+from northbridge_hpu.simulated.inference import (
+    disable_inference_mode as disable_inference_mode,
+    disable_quantization as disable_quantization,
+    enable_inference_mode as enable_inference_mode,
+    enable_quantization as enable_quantization,
+)
 from northbridge_hpu.simulated.memory import (
     max_memory_allocated as max_memory_allocated,
+    max_memory_cached as max_memory_cached,
+    max_memory_reserved as max_memory_reserved,
     mem_get_info as mem_get_info,
     memory_allocated as memory_allocated,
+    memory_cached as memory_cached,
     memory_reserved as memory_reserved,
     memory_stats as memory_stats,
+    reset_accumulated_memory_stats as reset_accumulated_memory_stats,
     reset_peak_memory_stats as reset_peak_memory_stats,
+)
+from northbridge_hpu.simulated.mixed_precision import (
+    get_autocast_hpu_dtype as get_autocast_hpu_dtype,
+    is_autocast_hpu_enabled as is_autocast_hpu_enabled,
+    set_autocast_hpu_dtype as set_autocast_hpu_dtype,
+    set_autocast_hpu_enabled as set_autocast_hpu_enabled,
 )
 from northbridge_hpu.simulated.record import watch as _watch
 from northbridge_hpu.simulated.streams import (

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from northbridge_hpu.simulated.machine import _get_device_type as _get_device_type, synDeviceType as synDeviceType
+from northbridge_hpu.simulated.machine import (
+    _get_device_type as _get_device_type,
+    _is_fp16_supported as _is_fp16_supported,
+    synDeviceType as synDeviceType,
+)
 from northbridge_hpu.simulated.record import watch as _watch
 
 _watch(__name__)
