@@ -79,7 +79,7 @@ if TYPE_CHECKING:
         DDPStrategyName as DDPStrategyName,
         SingleDeviceStrategyName as SingleDeviceStrategyName,
     )
-    from northbridge.process_record import Entry as Entry, record as record
+    from northbridge.process_record import Entry as Entry, note as note, record as record
     from northbridge.processes.environment import keep_environment as keep_environment
     from northbridge.settings import Indices as Indices, Settings as Settings, VendorSettings as VendorSettings
     from northbridge.simulation import Simulation as Simulation
@@ -139,7 +139,7 @@ _HOMES = {
     "northbridge.processes.environment": ("keep_environment",),
     "northbridge.discovery.device_users": ("device_users",),
     "northbridge.hook": ("hookimpl", "lazy_names"),
-    "northbridge.process_record": ("Entry", "record"),
+    "northbridge.process_record": ("Entry", "note", "record"),
     "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),
     "northbridge.lightning.vendor_names.names": (
         "AcceleratorName",

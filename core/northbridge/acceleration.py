@@ -63,16 +63,18 @@ class Acceleration:
         return graph
 
     def fused_optimizers(self) -> Mapping[type[torch.optim.Optimizer], type[torch.optim.Optimizer]]:
-        """Return the vendor's class for each of torch's optimizers that it has fused; claim ``fused_optimizers``.
+        """Return the vendor's own class for each of torch's optimizers that it replaces; claim ``fused_optimizers``.
 
-        Called when an optimizer with ``fused=True`` is set up. Empty, the default, leaves it to torch's own kernels.
+        Called when an optimizer is set up. Empty, the default, if torch's ``fused=True`` runs the chip's own kernels.
+        Otherwise ``fused=True`` is an error that names the vendor's class, and checkpoints are converted between both.
         """
         return {}
 
     def clip_grad_norm(self, parameters: Iterable[torch.nn.Parameter], max_norm: float) -> torch.Tensor:
         """Scale the gradients so that their 2-norm is at most ``max_norm``; return the norm before.
 
-        Called in each step of a run with ``gradient_clip_val``.
+        It is 0 without gradients. Called in each step of a run with ``gradient_clip_val``, and by ``Fabric.clip_gradients(max_norm=…)``, with
+        unscaled gradients that are whole on this device. Other norms and sharded gradients are torch's.
         """
         import torch
 

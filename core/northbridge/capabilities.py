@@ -111,8 +111,10 @@ class Capabilities:
 
     float8: Claim = _claim("matrix products in float8", default=not_driven)
     graphs: Claim = _claim("steps are captured once and replayed", default=not_driven)
-    compile: Claim = _claim("torch.compile with the vendor's own compiler", default=not_driven)
-    fused_optimizers: Claim = _claim("optimizers whose step is one kernel of the vendor's", default=not_driven)
+    compile: Claim = _claim("torch.compile with the backend that the bridge names")
+    fused_optimizers: Claim = _claim("optimizers whose step is one kernel: torch's fused=True, or the vendor's classes")
+    """If ``no``, ``fused=True`` is an error in a Trainer and a Fabric."""
+
     profiler: Claim = _claim("the chip's work shows in Lightning's PyTorchProfiler")
     recompilation: Claim = _claim("a new shape shows as a graph that is compiled", default=not_driven)
     data_loaders: Claim = _claim("the vendor's loaders decode on the chip", default=not_driven)

@@ -9,6 +9,7 @@ import northbridge_cpu_sim
 from northbridge_cpu_sim import module as chip
 from northbridge_hpu.simulated import generators, machine, markers, replaced
 from northbridge_hpu.simulated.acquisition import acquire
+from northbridge_hpu.simulated.fused import operators
 from northbridge_hpu.simulated.mode import keeps_int64
 from northbridge_hpu.simulated.record import set_variable, variable
 
@@ -26,6 +27,7 @@ def load() -> None:
     )
     generators.default_generators[:] = [chip.default_generator(0)]
     replaced.replace()
+    operators.register()
     markers.announce()
     set_variable("TORCHINDUCTOR_COMPILE_THREADS", "1")
     if variable("HABANA_PROFILE") is None:

@@ -23,7 +23,7 @@ from northbridge.lightning.connector import auto, devices, strategy_choice as de
 from northbridge.lightning.connector.registry import register_beside_ours
 from northbridge.lightning.corrections import compilation, fabric_run, profiler, signals
 from northbridge.lightning.namespaces import Namespace
-from northbridge.lightning.plugins import random_states
+from northbridge.lightning.plugins import gradient_norm, random_states
 from northbridge.lightning.plugins.checkpoint_files import stock_reading
 from northbridge.lightning.plugins.precision import reject_plugin
 
@@ -189,6 +189,15 @@ def reject_compiler(namespace: Namespace, original: Original, model: Any, strate
     asked = (model._compiler_ctx or {}).get(compilation.ASKED)
     if asked is not None and is_ours(strategy.accelerator):
         compilation.reject_compiler(strategy.backend, asked)
+
+
+def clip_by_norm(namespace: Namespace, original: Original, self: Any, optimizer: Any, clip_val: float) -> None:
+    chip = loaded()
+    parameters = [] if chip is None else list(self.main_params(optimizer))
+    if chip is not None and gradient_norm.clips_by_itself(chip, parameters):
+        gradient_norm.clip_grad_norm(chip, parameters, clip_val)
+    else:
+        original(self, optimizer, clip_val)
 
 
 def mark_activities(namespace: Namespace, original: Original, self: Any) -> list[Any]:

@@ -186,6 +186,14 @@ CORRECTIONS = (
         imported_by="trainer.trainer",
     ),
     _of_trainer(
+        "clip_grad_by_norm",
+        ("self", "optimizer", "clip_val"),
+        "clips by torch's functions alone, where a vendor has its own",
+        replacements.clip_by_norm,
+        module="plugins.precision.precision",
+        owner="Precision",
+    ),
+    _of_trainer(
         "_load_combined_loader_states",
         ("self",),
         "lets a resumed fit shuffle before it tells the samplers which epoch it is, and calls no hook before",

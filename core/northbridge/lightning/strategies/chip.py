@@ -12,6 +12,7 @@ from northbridge.discovery.loaded import load
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.accelerators.accelerator import announce_simulation, announced, is_ours
 from northbridge.lightning.strategies.dtype_warnings import warn_of_batch, warn_of_module
+from northbridge.lightning.strategies.fused_optimizers import keep_counts, reject_fused
 from northbridge.lightning.strategies.moved_parameters import follow, following, reject_left_behind
 from northbridge.lightning.strategies.saved_state import _SavedStateMixin
 from northbridge.lightning.strategies.unsupported import reject_inference_mode
@@ -126,6 +127,11 @@ class _ChipMixin(_SavedStateMixin):
         for optimizer in optimizers:
             follow(optimizer)
             reject_left_behind(optimizer, self.root_device)
+
+    def _settle_fused(self, optimizers: Iterable[Any]) -> None:
+        for optimizer in optimizers:
+            reject_fused(self.backend, optimizer)
+            keep_counts(self.backend, optimizer)
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
         """Step the optimizer, and tell the bridge."""

@@ -7,6 +7,7 @@ import northbridge_wrong.checkpoints
 import northbridge_wrong.devices
 import northbridge_wrong.memory
 import northbridge_wrong.operations
+import northbridge_wrong.optimizers
 import northbridge_wrong.plugin
 import northbridge_wrong.precision
 import northbridge_wrong.processes
