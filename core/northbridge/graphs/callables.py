@@ -68,7 +68,7 @@ class GraphedCallable:
             if self.graphs >= self.max_graphs:
                 return self._run_beyond(args, kwargs)
             if self._module is not None:
-                reject_hooks(self._module)
+                reject_hooks(self._module, self.backend)
             captured = CapturedCall(self.backend, self.function, self._module, arguments)
             self._captured[signature] = captured
         return captured(flatten(arguments)[0])

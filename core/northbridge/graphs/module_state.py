@@ -7,18 +7,22 @@ from typing import Any
 
 import torch
 
+from northbridge.backend import Backend
 from northbridge.errors import UnsupportedError
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def reject_hooks(module: torch.nn.Module) -> None:
+def reject_hooks(module: torch.nn.Module, backend: Backend) -> None:
     """Raise :class:`UnsupportedError` if ``module`` or a part of it has a hook, or a buffer that requires a gradient.
 
-    Northbridge's own hooks do nothing while a step is captured.
+    Hooks of Northbridge and of the chip's software may stay: they do nothing in a captured step.
     """
+    allowed = {"northbridge", backend.bridge.package, type(backend.bridge).__module__.partition(".")[0]}
     for name, part in module.named_modules():
-        hooks = [hook for kind in _HOOKS for hook in getattr(part, kind, {}).values() if not _is_ours(hook)]
+        hooks = [
+            hook for kind in _HOOKS for hook in getattr(part, kind, {}).values() if _package_of(hook) not in allowed
+        ]
         if hooks:
             raise UnsupportedError(
                 f"{_shown(module, name)} has a hook, {hooks[0]!r}, which would run while a graph is captured and never"
@@ -33,9 +37,9 @@ def reject_hooks(module: torch.nn.Module) -> None:
             )
 
 
-def _is_ours(hook: Callable[..., Any]) -> bool:
+def _package_of(hook: Callable[..., Any]) -> str:
     function = getattr(hook, "func", hook)
-    return str(getattr(function, "__module__", "")).partition(".")[0] == "northbridge"
+    return str(getattr(function, "__module__", "")).partition(".")[0]
 
 
 def _shown(module: torch.nn.Module, name: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from northbridge.backend import Backend
 from northbridge.errors import UnsupportedError
 from northbridge.graphs.module_state import reject_hooks
 from northbridge.graphs.signature import addresses
@@ -45,9 +46,9 @@ def _is_overridden(owner: Any, name: str) -> bool:
     return method is not None and method.__qualname__.partition(".")[0] not in _STOCK
 
 
-def reject_module(module: torch.nn.Module) -> None:
+def reject_module(module: torch.nn.Module, backend: Backend) -> None:
     """Raise :class:`UnsupportedError` if a part of ``module`` or a parameter has a hook."""
-    reject_hooks(module)
+    reject_hooks(module, backend)
     for name, parameter in module.named_parameters():
         if parameter._backward_hooks:
             raise _unsupported(f"the parameter {name!r} has a hook, which a replay does not run", "remove it")

@@ -46,7 +46,7 @@ class _CapturedStepMixin:
         """Check that the step can be captured, and stand in for the module's ``optimizer_step``."""
         self._backend = graphing_backend(getattr(trainer.strategy, "backend", None))
         reject_trainer(trainer, pl_module, self)
-        reject_module(pl_module)
+        reject_module(pl_module, self._backend)
         self.captures = self.replays = 0
         self._graphs: dict[Hashable, StepGraph] = {}
         self._numbers: Hashable = None
@@ -56,15 +56,15 @@ class _CapturedStepMixin:
         self._usual: Callable[..., None] = pl_module.optimizer_step
         pl_module.optimizer_step = self._step
 
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Note the batch of the next step."""
         self._batch = batch
 
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Drop the graphs, and leave the module as it was."""
         self._leave(pl_module)
 
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ARG002
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Drop the graphs, and leave the module as it was."""
         self._leave(pl_module)
 
