@@ -36,6 +36,7 @@ MEASUREMENTS: dict[str, Callable[..., Measurement]] = {
     "step-mlp": partial(step.measure_step, "mlp", steps=150),
     "step-convnet": partial(step.measure_step, "convnet", steps=40),
     "step-transformer": partial(step.measure_step, "transformer", steps=8),
+    "step-captured": operation.measure_captured_step,
     "step-ddp": step.measure_ddp_step,
     "step-hpu": partial(step.measure_simulated_step, "hpu", devices=1),
     "step-hpu-ddp": partial(step.measure_simulated_step, "hpu", devices=2),

@@ -30,6 +30,7 @@ ROOMS = (
     "launch",
     "autoload",
     "discovery",
+    "graphs",
     "lightning",
     "diagnostics",
     "conformance",

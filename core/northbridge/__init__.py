@@ -68,6 +68,8 @@ if TYPE_CHECKING:
         WeightsDisagreeError as WeightsDisagreeError,
         WrongDeviceError as WrongDeviceError,
     )
+    from northbridge.graphs.callables import GraphedCallable as GraphedCallable
+    from northbridge.graphs.capture import GraphWarning as GraphWarning
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
     from northbridge.lightning.vendor_names.names import (
         AcceleratorName as AcceleratorName,
@@ -138,6 +140,8 @@ _HOMES = {
     ),
     "northbridge.processes.environment": ("keep_environment",),
     "northbridge.discovery.device_users": ("device_users",),
+    "northbridge.graphs.callables": ("GraphedCallable",),
+    "northbridge.graphs.capture": ("GraphWarning",),
     "northbridge.hook": ("hookimpl", "lazy_names"),
     "northbridge.process_record": ("Entry", "note", "record"),
     "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),

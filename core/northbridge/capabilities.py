@@ -110,7 +110,7 @@ class Capabilities:
     """Forking must only work in a process that has not used a card."""
 
     float8: Claim = _claim("matrix products in float8", default=not_driven)
-    graphs: Claim = _claim("steps are captured once and replayed", default=not_driven)
+    graphs: Claim = _claim("steps are captured once and replayed")
     compile: Claim = _claim("torch.compile with the backend that the bridge names")
     fused_optimizers: Claim = _claim("optimizers whose step is one kernel: torch's fused=True, or the vendor's classes")
     """If ``no``, ``fused=True`` is an error in a Trainer and a Fabric."""

@@ -62,6 +62,7 @@ _CLAIMED = (
     "sync_batchnorm",
     "sharding",
     "fork",
+    "graphs",
     "profiler",
     "fused_optimizers",
 )

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import northbridge
+from northbridge_hpu.settings import HPUSettings
 
 if TYPE_CHECKING:
     import torch
 
 _SUBJECT = "hpu"
+
+NO_GRAPHS_IN_EAGER_MODE}. Fix: set PT_HPU_LAZY_MODE=1", capability="graphs"
 
 
 class HPUAcceleration(northbridge.Acceleration):
@@ -18,6 +21,20 @@ class HPUAcceleration(northbridge.Acceleration):
 
     def __init__(self) -> None:
         self._clips: dict[tuple[float, torch.dtype], Any] = {}
+
+    # Graphs: habana_frameworks.torch.hpu.graphs
+
+    def graph(self) -> northbridge.Graph:
+        """Return an ``HPUGraph``, which exists in lazy mode alone.
+
+        Raises :class:`northbridge.UnsupportedError` in eager mode, and in a run of several ranks whose collectives are
+        not lazy: the vendor's software cannot capture them.
+        """
+        from habana_frameworks.torch.utils.internal import is_lazy
+
+        if not is_lazy():
+            raise northbridge.UnsupportedError(
+                f"HPU graphs: {
 
     # Optimizers and clipping: habana_frameworks.torch.hpex
 
@@ -46,3 +63,9 @@ class HPUAcceleration(northbridge.Acceleration):
             self._clips = {(max_norm, dtype): FusedClipNorm(parameters, max_norm)}
         total: torch.Tensor = self._clips[max_norm, dtype].clip_norm(parameters)
         return total.reshape(())
+
+
+def _ranks() -> int:
+    import torch.distributed as dist
+
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import northbridge
 from northbridge_hpu import cards
+from northbridge_hpu.acceleration import NO_GRAPHS_IN_EAGER_MODE
 
 if TYPE_CHECKING:
     import torch
@@ -84,12 +85,15 @@ class HPUDevice(northbridge.Device):
         return dict(self.module.memory_stats())  # always of the card that this process holds
 
     def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
+        from habana_frameworks.torch.utils.internal import is_lazy
+
         first = self.generation == 1
         # The card decides when it is acquired.
         narrow = self._holds_int64_as_int32() if self._held is None else self._held_int64_as_int32
         return replace(
             claimed,
             float16=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
+            graphs=northbridge.yes if is_lazy() else northbridge.no(NO_GRAPHS_IN_EAGER_MODE),
             int64=northbridge.no("it is held as int32 there") if narrow else northbridge.yes,
         )
 

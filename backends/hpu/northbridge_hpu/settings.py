@@ -26,6 +26,7 @@ class HPUSettings(northbridge.VendorSettings):
     )
     hls_module_id: int | None = pydantic.Field(default=None, ge=0, description="one module id, a whole number from 0")
     pt_hpu_lazy_mode: Literal["0", "1", None] = pydantic.Field(default=None, description="0 (eager) or 1 (lazy)")
+    pt_hpu_enable_lazy_collectives: bool = pydantic.Field(default=False, description="true or false")
     pt_hpu_gpu_migration: bool = pydantic.Field(default=False, description="0 or 1")
     pt_hpu_emulate_distributed: bool = pydantic.Field(default=False, description="0 or 1")
 

@@ -16,6 +16,7 @@ def northbridge_backend() -> northbridge.Backend:
         float16=northbridge.yes,
         int64=northbridge.yes,
         float64=northbridge.Claim("unknown", "no public source shows that its products and convolutions work"),
+        graphs=northbridge.no("no public source has one there, and DeepSpeed's accelerator for it makes none"),
         float8=northbridge.no("no public source has it there"),
         fused_optimizers=northbridge.no("no public source has a fused optimizer there"),
     )

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, Literal
 
 from northbridge.lightning.accelerators.accelerator import _AcceleratorMixin
+from northbridge.lightning.callbacks.captured_step import _CapturedStepMixin
 from northbridge.lightning.launchers.multiprocessing import _MultiProcessingLauncherMixin
 from northbridge.lightning.launchers.subprocess_script import _SubprocessScriptLauncherMixin
 from northbridge.lightning.namespaces import Classes, Namespace
@@ -70,6 +71,7 @@ COMBINATIONS = (
     ),
     Combination(*_AGREEMENT, "callbacks", "Callback", (_WeightsAgreementMixin,), ("Trainer",)),
     Combination(*_AGREEMENT, "", "object", (_WeightsAgreementMixin,), ("Fabric",)),
+    Combination("captured_step", "CapturedStep", "callbacks", "Callback", (_CapturedStepMixin,), ("Trainer",)),
     Combination(
         "layer_sync", "LayerSync", "plugins.layer_sync", "TorchSyncBatchNorm", (_LayerSyncMixin,), ("Trainer",)
     ),

@@ -121,6 +121,9 @@ class Classes:
     layer_sync: Any = None
     """None for a Fabric."""
 
+    captured_step: Any = None
+    """None for a Fabric."""
+
     @property
     def strategies(self) -> tuple[Any, ...]:
         """Every strategy."""

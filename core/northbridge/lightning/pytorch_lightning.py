@@ -15,4 +15,5 @@ CheckpointIO = _ours.checkpoint_io
 LayerSync = _ours.layer_sync
 MultiProcessingLauncher = _ours.launcher
 SubprocessScriptLauncher = _ours.script_launcher
+CapturedStep = _ours.captured_step
 WeightsAgreement = _ours.weights_agreement

@@ -5,6 +5,7 @@
 #include "device/autograd_threads.h"
 #include "device/dtypes.h"
 #include "device/generator.h"
+#include "graphs/graph.h"
 #include "memory/memory.h"
 #include "operators/fallback.h"
 #include "operators/operation_limits.h"
@@ -42,6 +43,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     static const bool registered = (chip::register_fallbacks(), true);
     (void)registered;
   });
+  m.def("register_graph", chip::register_graph);
   m.def("configure_dtypes", chip::configure_dtypes, py::arg("lacks"), py::arg("held_as"));
   m.def("lacks", [](c10::ScalarType dtype) {
     return chip::detail::has(chip::detail::lacking, dtype);

@@ -152,6 +152,8 @@ def _configure(
     if settings.errors == "asynchronous":
         importlib.import_module("torch._meta_registrations")  # defines the shapes of results that are never computed
     extension.register_fallbacks()
+    if device.graphs:
+        extension.register_graph()
 
 
 def _count_on_after_backwards(extension: ModuleType) -> None:

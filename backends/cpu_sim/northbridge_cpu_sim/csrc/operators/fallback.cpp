@@ -4,6 +4,9 @@
 #include "device/device.h"
 #include "device/device_errors.h"
 #include "faults/faults.h"
+#include "graphs/recorded_kernel.h"
+#include "graphs/recording.h"
+#include "memory/alias.h"
 #include "memory/host_memory.h"
 #include "operators/call_translation.h"
 #include "operators/kept_failure.h"
@@ -47,6 +50,39 @@ void run_kernel(
   }
 }
 
+void run_dense_kernel(const OperatorHandle& op, const OperatorFacts& facts, Stack* stack) {
+  run_kernel(op, facts, stack, /*sparse=*/false);
+}
+
+void refuse_uncapturable(
+    const OperatorHandle& op,
+    const Stack& arguments,
+    c10::DeviceIndex index,
+    bool reads,
+    bool sparse) {
+  const auto name = c10::toString(op.operator_name());
+  if (reads) {
+    refuse_while_capturing(
+        index,
+        name + " needs values of its input on the host",
+        "use an operator whose shapes do not depend on values, or call it outside of the capture");
+  }
+  if (sparse) {
+    refuse_while_capturing(
+        index, name + " has a sparse tensor", "use dense tensors in the capture");
+  }
+  for (const auto& argument : arguments) {
+    argument.visit([&](const c10::IValue& inner) {
+      if (inner.isTensor() && inner.toTensor().defined() && !on_chip(inner.toTensor()) &&
+          inner.toTensor().dim() > 0) {
+        refuse_while_capturing(
+            index, name + " has indices on the CPU", "move them to the device before the capture");
+      }
+      return false;
+    });
+  }
+}
+
 // torch's tracer ignores the calls inside an operator that it records. It records them in an
 // operator that it does not record, and the result would be a constant in the traced graph.
 void refuse_unrecorded(const OperatorHandle& op, const OperatorFacts& facts) {
@@ -74,11 +110,17 @@ void run_on_cpu(
   OperationFaults faults(op, facts, *stack);
   const bool keeps_errors = settings().asynchronous_errors;
   const auto* arguments = stack->data() + stack->size() - facts.argument_count;
-  const bool reads = C10_UNLIKELY(keeps_errors) && reads_data(facts, arguments);
+  const bool captures = C10_UNLIKELY(detail::capturing.load(std::memory_order_acquire) >= 0);
+  const bool reads =
+      C10_UNLIKELY(keeps_errors || captures) && reads_data(facts, arguments);
   const Stack given(
-      arguments, arguments + (C10_UNLIKELY(keeps_errors) ? facts.argument_count : 0));
+      arguments,
+      arguments + (C10_UNLIKELY(keeps_errors || captures) ? facts.argument_count : 0));
   CallTranslation call(op, facts);
   call.arguments_to_host(*stack);
+  if (C10_UNLIKELY(captures)) {
+    refuse_uncapturable(op, given, call.index(), reads, sparse);
+  }
   if (reads) {
     raise_kept_error(call.index());
   }
@@ -104,6 +146,12 @@ void run_on_cpu(
   kernel.end(op.operator_name().name, op.operator_name().overload_name, call.index());
   if (C10_LIKELY(done)) {
     call.results_to_device(*stack);
+  }
+  if (C10_UNLIKELY(captures) && is_capturing(call.index())) {
+    const Stack results(stack->end() - static_cast<std::ptrdiff_t>(facts.result_count), stack->end());
+    record(
+        c10::toString(op.operator_name()),
+        RecordedKernel(op, facts, call.index(), run_dense_kernel, given, results));
   }
   faults.meet_results(op, facts, *stack);
 }

@@ -52,6 +52,7 @@ from northbridge_hpu.simulated.mixed_precision import (
     set_autocast_hpu_dtype as set_autocast_hpu_dtype,
     set_autocast_hpu_enabled as set_autocast_hpu_enabled,
 )
+from northbridge_hpu.simulated.mode import is_lazy as _is_lazy
 from northbridge_hpu.simulated.record import watch as _watch
 from northbridge_hpu.simulated.streams import (
     Event as Event,
@@ -63,7 +64,18 @@ from northbridge_hpu.simulated.streams import (
     stream as stream,
 )
 
-from . import _utils as _utils, random as random
+from . import _utils as _utils, graphs as graphs, random as random
+
+if _is_lazy():
+    from .graphs import (
+        HPUGraph as HPUGraph,
+        ModuleCacher as ModuleCacher,
+        graph as graph,
+        is_current_stream_capturing as is_current_stream_capturing,
+        make_graphed_callables as make_graphed_callables,
+        wrap_in_hpu_graph as wrap_in_hpu_graph,
+        wrap_in_hpu_graph_func as wrap_in_hpu_graph_func,
+    )
 
 _initialized = False
 
