@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _SUBJECT = "hpu"
 
-NO_GRAPHS_IN_EAGER_MODE}. Fix: set PT_HPU_LAZY_MODE=1", capability="graphs"
+NO_GRAPHS_IN_EAGER_MODE = "the vendor's graphs need lazy mode, and this is eager mode"
 
 
 class HPUAcceleration(northbridge.Acceleration):
@@ -34,7 +34,18 @@ class HPUAcceleration(northbridge.Acceleration):
 
         if not is_lazy():
             raise northbridge.UnsupportedError(
-                f"HPU graphs: {
+                f"HPU graphs: {NO_GRAPHS_IN_EAGER_MODE}. Fix: set PT_HPU_LAZY_MODE=1", capability="graphs"
+            )
+        if _ranks() > 1 and not HPUSettings.read().pt_hpu_enable_lazy_collectives:
+            raise northbridge.UnsupportedError(
+                f"HPU graphs in a run of {_ranks()} ranks need lazy collectives, and PT_HPU_ENABLE_LAZY_COLLECTIVES is"
+                " not set. Fix: set PT_HPU_ENABLE_LAZY_COLLECTIVES=true",
+                capability="graphs",
+            )
+        from habana_frameworks.torch.hpu.graphs import HPUGraph
+
+        graph: northbridge.Graph = HPUGraph()
+        return graph
 
     # Optimizers and clipping: habana_frameworks.torch.hpex
 
