@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
         PrecisionName as PrecisionName,
+        ProfilerName as ProfilerName,
         unsupported_names as unsupported_names,
     )
     from northbridge.lightning.vendor_names.strategies import (
@@ -139,6 +140,7 @@ _HOMES = {
         "AcceleratorName",
         "CheckpointIOName",
         "PrecisionName",
+        "ProfilerName",
         "unsupported_names",
     ),
     "northbridge.simulation": ("Simulation",),
