@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
         PrecisionName as PrecisionName,
+        ProfilerName as ProfilerName,
         unsupported_names as unsupported_names,
     )
     from northbridge.lightning.vendor_names.strategies import (
@@ -149,6 +150,7 @@ _HOMES = {
         "AcceleratorName",
         "CheckpointIOName",
         "PrecisionName",
+        "ProfilerName",
         "unsupported_names",
     ),
     "northbridge.simulation": ("Simulation",),

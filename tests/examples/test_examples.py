@@ -10,6 +10,8 @@ import pytest
 import torch
 from tests.scripts import run_script
 
+from northbridge.lightning.profilers.trace import read_trace
+
 pytestmark = pytest.mark.usefixtures("with_science")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -52,6 +54,17 @@ def test_the_command_line_trains_on_what_it_names(tmp_path: Path) -> None:
     assert ran.status == 0, ran.said
     assert "cpu_sim available: True (simulated), using: 2 devices" in ran.said
     assert [*tmp_path.rglob("*.ckpt")]
+
+
+def test_the_profile_has_a_table_and_a_trace_of_each_rank(tmp_path: Path) -> None:
+    ran = run_script(EXAMPLES / "profiled_digits.py", folder=tmp_path)
+
+    assert ran.status == 0, ran.said
+    assert re.search(r"device events of cpu_sim rank: 0\nname +count +total +mean +share\n-+\ncpu_sim::", ran.said)
+    assert re.search(r"^20 other names .*\n-+\nall +\d+ ", ran.said, flags=re.M)
+    traces = [read_trace(path) for path in sorted(tmp_path.glob("profiles/fit-[01]-*.trace.json"))]
+    calls = [[event.name for event in trace.events].count("cpu_sim::convolution") for trace in traces]
+    assert calls == [6, 6]  # two layers, three steps
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)

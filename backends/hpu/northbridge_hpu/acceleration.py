@@ -10,6 +10,7 @@ from northbridge_hpu.settings import HPUSettings
 
 if TYPE_CHECKING:
     import torch
+    from torch.profiler import ProfilerActivity
 
 _SUBJECT = "hpu"
 
@@ -74,6 +75,16 @@ class HPUAcceleration(northbridge.Acceleration):
             self._clips = {(max_norm, dtype): FusedClipNorm(parameters, max_norm)}
         total: torch.Tensor = self._clips[max_norm, dtype].clip_norm(parameters)
         return total.reshape(())
+
+    # Profiler: habana_frameworks.torch.activity_profiler
+
+    def profiler_activity(self) -> ProfilerActivity:
+        HPUSettings.read().reject_other_profiles()
+        import torch.profiler
+
+        activities: Any = torch.profiler.ProfilerActivity  # the vendor's, which torch does not count as supported
+        activity: ProfilerActivity = activities.HPU
+        return activity
 
 
 def _ranks() -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import Any
 
 import northbridge
+from northbridge_hpu.settings import HPUSettings
 
 
 class HPUAccelerator(northbridge.AcceleratorName, backend="hpu"):
@@ -57,6 +59,25 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
     )
 
 
+class HPUProfiler(northbridge.ProfilerName, backend="hpu"):
+    """Lightning's PyTorchProfiler with the HPU's events: ``profiler="pytorch"``."""
+
+    positional = (
+        "dirpath",
+        "filename",
+        "group_by_input_shapes",
+        "export_to_chrome",
+        "row_limit",
+        "sort_by_key",
+        "record_module_names",
+    )
+    defaults = MappingProxyType({"record_module_names": False})
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        HPUSettings.read().reject_other_profiles()
+
+
 _unsupported = northbridge.unsupported_names(
     __name__,
     backend="hpu",
@@ -66,7 +87,6 @@ _unsupported = northbridge.unsupported_names(
         "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
         "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
         "HPUFSDPStrategy": ("fsdp", "write strategy='hpu_ddp'"),
-        "HPUProfiler": ("profiler", "write profiler='simple'"),
     },
 )
 

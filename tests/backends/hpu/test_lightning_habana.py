@@ -34,7 +34,6 @@ class TestLightningHabana(Predecessor):
         "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
         "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
         "HPUDataModule": ("data_loaders", "give the Trainer torch's DataLoader"),
-        "HPUProfiler": ("profiler", "write profiler='simple'"),
     }
 
 

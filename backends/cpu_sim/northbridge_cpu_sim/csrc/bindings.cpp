@@ -70,4 +70,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     return chip::default_generator(chip::checked_index(index));
   });
   chip::bind_collective(m);
+  chip::bind_profiling(m);
 }

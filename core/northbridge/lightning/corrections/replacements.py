@@ -209,6 +209,26 @@ def profile_chip(namespace: Namespace, original: Original, self: Any) -> None:
     original(self)
 
 
+def keep_traces(namespace: Namespace, original: Original, self: Any, kind: Any) -> Any:
+    return original(self, profiler.choose_profile(kind))
+
+
+def cache_events(namespace: Namespace, original: Original, self: Any) -> None:
+    if profiler.has_recorded(self.profiler):
+        original(self)
+    else:
+        self.function_events = None
+
+
+def summarize_profile(namespace: Namespace, original: Original, self: Any) -> str:
+    profile = self.profiler  # the original drops it
+    return profiler.add_device_events(self, profile, original(self))
+
+
+def init_profiler(namespace: Namespace, original: Original, trainer: Any, asked: Any) -> None:
+    original(trainer, profiler.settle_profiler(namespace, trainer, asked))
+
+
 def let_others_register(namespace: Namespace, original: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
     return register_beside_ours(original.__self__, original, name, *args, **kwargs)
 

@@ -202,18 +202,46 @@ CORRECTIONS = (
         owner="_FitLoop",
     ),
     *(
-        _of_trainer(
-            name,
-            ("self",),
-            "asks torch for the activity of the CPU and of CUDA alone",
-            replace,
-            module="profilers.pytorch",
-            owner="PyTorchProfiler",
+        _of_trainer(name, parameters, reason, replace, module="profilers.pytorch", owner="PyTorchProfiler")
+        for name, parameters, reason, replace in (
+            (
+                "_default_activities",
+                ("self",),
+                "asks torch for the activity of the CPU and of CUDA alone",
+                replacements.mark_activities,
+            ),
+            (
+                "_create_profilers",
+                ("self",),
+                "asks torch for the activity of the CPU and of CUDA alone",
+                replacements.profile_chip,
+            ),
+            (
+                "_create_profiler",
+                ("self", "profiler"),
+                "keeps no trace, and exports none without dirpath=",
+                replacements.keep_traces,
+            ),
+            (
+                "_cache_functions_events",
+                ("self",),
+                "fails on an assertion if the run ended before the schedule's first active step",
+                replacements.cache_events,
+            ),
+            (
+                "summary",
+                ("self",),
+                "shows what Kineto recorded: vendors that add their events to the exported file are not in it",
+                replacements.summarize_profile,
+            ),
         )
-        for name, replace in (
-            ("_default_activities", replacements.mark_activities),
-            ("_create_profilers", replacements.profile_chip),
-        )
+    ),
+    _of_trainer(
+        "_init_profiler",
+        ("trainer", "profiler"),
+        "knows no vendor's name for the profiler",
+        replacements.init_profiler,
+        module="trainer.setup",
     ),
     _of_fabric(
         "_update_properties",

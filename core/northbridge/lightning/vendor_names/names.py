@@ -16,6 +16,7 @@ namespace's. Before a Trainer or a Fabric gets an object, ``draft.py`` answers f
 from __future__ import annotations
 
 import difflib
+import inspect
 from abc import ABC, ABCMeta
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
@@ -265,6 +266,32 @@ def is_open(thing: object, kind: type[VendorName]) -> bool:
     return isinstance(thing, kind) and "arguments" in vars(thing)
 
 
+class ProfilerName(VendorName):
+    """A vendor's name for Lightning's PyTorchProfiler, such as ``AcmeProfiler()``, with its arguments and defaults."""
+
+    kind = "PyTorchProfiler"
+    home = "lightning.pytorch.profilers"
+
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """The arguments whose default differs from Lightning's."""
+
+    @classmethod
+    def passed_on(cls) -> Collection[str]:
+        import torch.profiler
+
+        of_lightning = ("table_kwargs", "export_to_flame_graph", "metric")
+        return (*of_lightning, *list(inspect.signature(torch.profiler.profile.__init__).parameters)[1:])
+
+    @classmethod
+    def stands_for(cls, base: type) -> bool:
+        return _runs_on(cls.backend_name) and base.__name__ == cls.kind and base.__module__ in _HOMES_OF_PROFILERS
+
+    def settle(self, namespace: Namespace) -> Any:
+        """Become the PyTorchProfiler of ``namespace``. Raises Lightning's error for a bad value."""
+        profiler = namespace.module("profilers").PyTorchProfiler
+        return self.become(profiler(**{**self.defaults, **self.arguments}))
+
+
 def unsupported_names(module: str, *, backend: str, instead: Mapping[str, tuple[str, str]]) -> Callable[[str], type]:
     """Return a ``__getattr__`` for ``module``, for names that Northbridge does not support.
 
@@ -294,6 +321,7 @@ def _unsupported(name: str, backend: str, capability: str, instead: str) -> type
 
 _HOMES = frozenset(namespace.home for namespace in NAMESPACES.values())
 _HOMES_OF_PRECISION = frozenset(f"{namespace.name}.plugins.precision.precision" for namespace in NAMESPACES.values())
+_HOMES_OF_PROFILERS = frozenset(f"{namespace.name}.profilers.pytorch" for namespace in NAMESPACES.values())
 
 
 def _runs_on(backend: str) -> bool:

@@ -266,6 +266,7 @@ def test_nothing_is_replaced_but_what_the_table_names(by_hand: Any) -> None:
         ("pytorch_lightning.profilers.pytorch", "PyTorchProfiler"),
         ("pytorch_lightning.trainer.connectors.accelerator_connector", "_AcceleratorConnector"),
         ("pytorch_lightning.trainer.connectors.signal_connector", "_SignalConnector"),
+        ("pytorch_lightning.trainer.setup", "_init_profiler"),
         ("pytorch_lightning.trainer.setup", "_log_device_info"),
     }
 

@@ -12,6 +12,7 @@ import northbridge_wrong.optimizers
 import northbridge_wrong.plugin
 import northbridge_wrong.precision
 import northbridge_wrong.processes
+import northbridge_wrong.profilers
 import northbridge_wrong.random_numbers
 import northbridge_wrong.reductions
 import northbridge_wrong.streams

@@ -86,9 +86,11 @@ def backend(
     collective: type[northbridge.Collective] = Collective,
     bridge: Callable[[], northbridge.Bridge] = Bridge,
     claims: northbridge.Capabilities | None = None,
+    acceleration: type[northbridge.Acceleration] = northbridge.Acceleration,
 ) -> northbridge.Backend:
     """Return the backend ``name``: the right parts, unless others are given."""
-    return northbridge.Backend(name, device(), collective(), bridge(), claims or capabilities())
+    claims = claims or capabilities()
+    return northbridge.Backend(name, device(), collective(), bridge(), claims, acceleration=acceleration())
 
 
 @northbridge.hookimpl
@@ -117,7 +119,8 @@ class Spoilt(Bridge):
 def wrong(part: Any) -> Any:
     """Announce a backend of the name of ``part``: a wrong class, or what is done to the process after ``load()``."""
     if isinstance(part, type):
-        (kind,) = (each.__name__.lower() for each in (Device, Collective, Bridge) if issubclass(part, each))
+        kinds = (Device, Collective, Bridge, northbridge.Acceleration)
+        (kind,) = (each.__name__.lower() for each in kinds if issubclass(part, each))
         announce(re.sub(r"(?<=.)(?=[A-Z])", "_", part.__name__).lower(), **{kind: part})
     else:
         announce(part.__name__, bridge=partial(Spoilt, part))
