@@ -8,6 +8,7 @@ import northbridge
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
     """Declare the chip, without touching the vendor's software."""
+    from northbridge_hpu.acceleration import HPUAcceleration
     from northbridge_hpu.bridge import HPUBridge
     from northbridge_hpu.collective import HCCL
     from northbridge_hpu.device import HPUDevice
@@ -23,7 +24,9 @@ def northbridge_backend() -> northbridge.Backend:
             bfloat16=northbridge.yes,
             float64=northbridge.no("it is stored as float64 and computed as float32 there"),
             fork=northbridge.no("the vendor's driver does not survive a fork"),
+            recompilation=northbridge.yes,
         ),
+        acceleration=HPUAcceleration(),
     )
 
 

@@ -17,6 +17,7 @@ def northbridge_backend() -> northbridge.Backend:
         int64=northbridge.yes,
         float64=northbridge.Claim("unknown", "no public source shows that its products and convolutions work"),
         float8=northbridge.no("no public source has it there"),
+        recompilation=northbridge.yes,
     )
     return northbridge.Backend("sdaa", device.SDAADevice(), collective.TCCL(), bridge.SDAABridge(), claims)
 

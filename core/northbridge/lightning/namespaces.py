@@ -121,6 +121,9 @@ class Classes:
     layer_sync: Any = None
     """None for a Fabric."""
 
+    recompilation_monitor: Any = None
+    """None for a Fabric."""
+
     @property
     def strategies(self) -> tuple[Any, ...]:
         """Every strategy."""

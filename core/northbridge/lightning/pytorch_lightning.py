@@ -16,3 +16,4 @@ LayerSync = _ours.layer_sync
 MultiProcessingLauncher = _ours.launcher
 SubprocessScriptLauncher = _ours.script_launcher
 WeightsAgreement = _ours.weights_agreement
+RecompilationMonitor = _ours.recompilation_monitor

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from northbridge_cpu_sim.module import operator_trace
+from northbridge_hpu.simulated import metrics_files
 from northbridge_hpu.simulated.mode import is_lazy
 
 placed = 0
@@ -15,6 +17,8 @@ def mark_step(device_str: str = "", sync: bool = False) -> None:  # noqa: ARG001
     global placed
     if is_lazy():
         placed += 1
+        operator_trace.mark()
+        metrics_files.write(metrics_files.Trigger.mark_step)
 
 
 def announce() -> None:

@@ -10,6 +10,7 @@
 #include "operators/operator_facts.h"
 #include "operators/products.h"
 #include "profiling/activity.h"
+#include "profiling/operator_trace.h"
 
 #include <ATen/TracerMode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -74,6 +75,7 @@ void run_on_cpu(
   OperationFaults faults(op, facts, *stack);
   const bool keeps_errors = settings().asynchronous_errors;
   const auto* arguments = stack->data() + stack->size() - facts.argument_count;
+  trace_operator(op.operator_name(), c10::ArrayRef<c10::IValue>(arguments, facts.argument_count));
   const bool reads = C10_UNLIKELY(keeps_errors) && reads_data(facts, arguments);
   const Stack given(
       arguments, arguments + (C10_UNLIKELY(keeps_errors) ? facts.argument_count : 0));

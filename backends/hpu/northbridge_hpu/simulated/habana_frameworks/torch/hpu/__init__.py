@@ -47,7 +47,7 @@ from northbridge_hpu.simulated.streams import (
     stream as stream,
 )
 
-from . import _utils as _utils, random as random
+from . import _utils as _utils, metrics as metrics, random as random
 
 _initialized = False
 
