@@ -33,20 +33,19 @@ def perform(scenario: Scenario, folder: Path) -> None:
     found: dict[str, Any] = {"refused": ""}
     counted: list[dict[str, float]] = []
     module = combine(scenario.namespace, _Counted)(scenario.accelerator, counted)
-    host = trainer(scenario, folder, max_epochs=1, callbacks=[monitor])
+    # Every rank gets all batches, in their order.
+    host = trainer(scenario, folder, max_epochs=1, callbacks=[monitor], use_distributed_sampler=False)
     try:
-        host.fit(module, DataLoader(_batches(host.world_size), batch_size=None))  # type: ignore[arg-type]  # a list
+        host.fit(module, DataLoader(_batches(), batch_size=None))  # type: ignore[arg-type]  # a list
     except UnsupportedError as error:
         found["refused"] = str(error)
     found |= {"graphs": [asdict(graph) for graph in monitor.graphs], "counted": counted, "ranks": monitor.rank_graphs}
     write(folder, "recompilation", own_rank(), found)
 
 
-def _batches(ranks: int) -> list[tuple[Tensor, Tensor]]:
-    """Return the batches in the order in which a distributed sampler gives each rank one of each size."""
+def _batches() -> list[tuple[Tensor, Tensor]]:
     inputs, labels = pictures().tensors
-    sizes = [size for size in SIZES for _ in range(ranks)]
-    return [(inputs[:size], labels[:size]) for size in sizes]
+    return [(inputs[:size], labels[:size]) for size in SIZES]
 
 
 class _Counted(Stock):  # type: ignore[misc]  # of Lightning's module
