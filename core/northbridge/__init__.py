@@ -71,6 +71,12 @@ if TYPE_CHECKING:
     from northbridge.graphs.callables import GraphedCallable as GraphedCallable
     from northbridge.graphs.capture import GraphWarning as GraphWarning
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
+    from northbridge.lightning.data.boundaries import (
+        power_of_two_boundaries as power_of_two_boundaries,
+        quantile_boundaries as quantile_boundaries,
+    )
+    from northbridge.lightning.data.bucket_batch_sampler import BucketBatchSampler as BucketBatchSampler
+    from northbridge.lightning.data.padding_collate import PaddingCollate as PaddingCollate
     from northbridge.lightning.vendor_names.names import (
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
@@ -145,6 +151,9 @@ _HOMES = {
     "northbridge.graphs.capture": ("GraphWarning",),
     "northbridge.hook": ("hookimpl", "lazy_names"),
     "northbridge.process_record": ("Entry", "note", "record"),
+    "northbridge.lightning.data.boundaries": ("power_of_two_boundaries", "quantile_boundaries"),
+    "northbridge.lightning.data.bucket_batch_sampler": ("BucketBatchSampler",),
+    "northbridge.lightning.data.padding_collate": ("PaddingCollate",),
     "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),
     "northbridge.lightning.vendor_names.names": (
         "AcceleratorName",

@@ -116,7 +116,9 @@ class Capabilities:
     """If ``no``, ``fused=True`` is an error in a Trainer and a Fabric."""
 
     profiler: Claim = _claim("the chip's work shows in Lightning's PyTorchProfiler")
-    recompilation: Claim = _claim("a new shape shows as a graph that is compiled", default=not_driven)
+    recompilation: Claim = _claim("a new shape shows as a graph that is compiled")
+    """If ``no``, the callback ``RecompilationMonitor`` is refused."""
+
     data_loaders: Claim = _claim("the vendor's loaders decode on the chip", default=not_driven)
     deepspeed: Claim = _claim("DeepSpeed's sharded training", default=not_driven)
     fsdp: Claim = _claim("torch's first FSDP", default=not_driven)

@@ -65,6 +65,7 @@ _CLAIMED = (
     "graphs",
     "profiler",
     "fused_optimizers",
+    "recompilation",
 )
 
 

@@ -16,6 +16,14 @@ _SUBJECT = "hpu"
 
 NO_GRAPHS_IN_EAGER_MODE = "the vendor's graphs need lazy mode, and this is eager mode"
 
+_TOTALS = {
+    "graph_compilation": {"TotalNumber": ""},
+    "cpu_fallback": {"TotalNumber": ""},
+    "memory_defragmentation": {"TotalNumber": ""},
+    "recipe_cache": {"TotalHit": " hits", "TotalMiss": " misses"},
+}
+"""The totals of each metric of the vendor's, and how their names here end."""
+
 
 class HPUAcceleration(northbridge.Acceleration):
     """The extensions in ``habana_frameworks.torch``. A name that a release lacks is recorded, and torch's is used."""
@@ -85,6 +93,20 @@ class HPUAcceleration(northbridge.Acceleration):
         activities: Any = torch.profiler.ProfilerActivity  # the vendor's, which torch does not count as supported
         activity: ProfilerActivity = activities.HPU
         return activity
+
+    # Counts of compiled graphs: habana_frameworks.torch.hpu.metrics
+
+    def compilations(self) -> Mapping[str, float]:
+        """Return the totals of the vendor's metrics; of recipe_cache, only with ``PT_HPU_ENABLE_CACHE_METRICS``."""
+        from habana_frameworks.torch.hpu import metrics
+
+        totals: dict[str, float] = {}
+        for name, statistics in _TOTALS.items():
+            metric = metrics.metric_global(name)
+            if metric is not None:
+                found = dict(metric.stats())
+                totals |= {name + ending: float(found[total]) for total, ending in statistics.items()}
+        return totals
 
 
 def _ranks() -> int:

@@ -19,6 +19,7 @@ def northbridge_backend() -> northbridge.Backend:
         graphs=northbridge.no("no public source has one there, and DeepSpeed's accelerator for it makes none"),
         float8=northbridge.no("no public source has it there"),
         fused_optimizers=northbridge.no("no public source has a fused optimizer there"),
+        recompilation=northbridge.yes,
     )
     return northbridge.Backend("sdaa", device.SDAADevice(), collective.TCCL(), bridge.SDAABridge(), claims)
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from northbridge.lightning.accelerators.accelerator import _AcceleratorMixin
 from northbridge.lightning.callbacks.captured_step import _CapturedStepMixin
+from northbridge.lightning.callbacks.recompilation import _RecompilationMonitorMixin
 from northbridge.lightning.launchers.multiprocessing import _MultiProcessingLauncherMixin
 from northbridge.lightning.launchers.subprocess_script import _SubprocessScriptLauncherMixin
 from northbridge.lightning.namespaces import Classes, Namespace
@@ -72,6 +73,14 @@ COMBINATIONS = (
     Combination(*_AGREEMENT, "callbacks", "Callback", (_WeightsAgreementMixin,), ("Trainer",)),
     Combination(*_AGREEMENT, "", "object", (_WeightsAgreementMixin,), ("Fabric",)),
     Combination("captured_step", "CapturedStep", "callbacks", "Callback", (_CapturedStepMixin,), ("Trainer",)),
+    Combination(
+        "recompilation_monitor",
+        "RecompilationMonitor",
+        "callbacks",
+        "Callback",
+        (_RecompilationMonitorMixin,),
+        ("Trainer",),
+    ),
     Combination(
         "layer_sync", "LayerSync", "plugins.layer_sync", "TorchSyncBatchNorm", (_LayerSyncMixin,), ("Trainer",)
     ),

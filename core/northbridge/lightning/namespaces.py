@@ -124,6 +124,9 @@ class Classes:
     captured_step: Any = None
     """None for a Fabric."""
 
+    recompilation_monitor: Any = None
+    """None for a Fabric."""
+
     @property
     def strategies(self) -> tuple[Any, ...]:
         """Every strategy."""

@@ -17,3 +17,4 @@ MultiProcessingLauncher = _ours.launcher
 SubprocessScriptLauncher = _ours.script_launcher
 CapturedStep = _ours.captured_step
 WeightsAgreement = _ours.weights_agreement
+RecompilationMonitor = _ours.recompilation_monitor

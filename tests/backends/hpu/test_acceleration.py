@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from lightning.fabric import Fabric
 from lightning.pytorch import LightningModule, Trainer
+from tests.backends.simulation.processes import Run
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
@@ -189,3 +191,31 @@ def test_a_fabrics_checkpoint_continues_fused(tmp_path: Path) -> None:
     fabric.load(tmp_path / "state.ckpt", {"optimizer": fused})
 
     assert fused.param_groups[0]["step"] == 1
+
+
+class TestCompilations:
+    def test_a_new_shape_grows_the_vendors_count(self, hpu: ModuleType) -> None:
+        acceleration = HPUAcceleration()
+        torch.ones(23, 3, device="hpu")
+        before = acceleration.compilations()
+        torch.ones(23, 3, device="hpu")
+        known = acceleration.compilations()
+        torch.ones(23, 5, device="hpu")
+
+        assert set(before) == {"graph_compilation", "cpu_fallback", "memory_defragmentation"}
+        assert known == before
+        assert acceleration.compilations()["graph_compilation"] == before["graph_compilation"] + 1
+
+    def test_the_cache_counts_where_the_vendor_counts_it(self, run: Run) -> None:
+        program = "torch.ones(2, device='hpu'); torch.ones(2, device='hpu'); print(backend.acceleration.compilations())"
+        said = run(
+            program, first="import northbridge, torch\nbackend = northbridge.load('hpu')\n", PT_HPU_ENABLE_CACHE_METRICS="1"
+        )
+
+        assert "'recipe_cache hits': 1.0, 'recipe_cache misses': 1.0" in said
+
+    def test_the_backend_has_it_and_claims_it(self) -> None:
+        backend = northbridge.get("hpu")
+
+        assert isinstance(backend.acceleration, HPUAcceleration)
+        assert backend.capabilities.recompilation == northbridge.yes

@@ -15,6 +15,7 @@
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   chip::bind_faults(m);
+  chip::bind_operator_trace(m);
   py::class_<chip::Settings>(m, "Settings")
       .def(py::init<>())
       .def_readwrite("devices", &chip::Settings::devices)

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from northbridge_cpu_sim.module import operator_trace
+from northbridge_hpu.simulated import metrics_files
 from northbridge_hpu.simulated.mode import is_lazy
 
 placed = 0
@@ -21,6 +23,8 @@ def mark_step(device_str: str = "", sync: bool = False) -> None:  # noqa: ARG001
         _closures.clear()
         for closure in waiting:
             closure()
+        operator_trace.mark()
+        metrics_files.write(metrics_files.Trigger.mark_step)
 
 
 _closures: list[Callable[[], Any]] = []

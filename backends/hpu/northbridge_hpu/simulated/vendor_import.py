@@ -7,10 +7,11 @@ from pathlib import Path
 
 import northbridge_cpu_sim
 from northbridge_cpu_sim import module as chip
-from northbridge_hpu.simulated import generators, machine, markers, replaced
+from northbridge_cpu_sim.module import operator_trace
+from northbridge_hpu.simulated import generators, machine, markers, metrics, metrics_files, replaced
 from northbridge_hpu.simulated.acquisition import acquire
 from northbridge_hpu.simulated.fused import operators
-from northbridge_hpu.simulated.mode import keeps_int64
+from northbridge_hpu.simulated.mode import is_lazy, keeps_int64
 from northbridge_hpu.simulated.record import set_variable, variable
 
 _SOURCES = Path(__file__).with_name("csrc")
@@ -26,9 +27,16 @@ def load() -> None:
         module=sys.modules["habana_frameworks.torch.hpu"],
     )
     generators.default_generators[:] = [chip.default_generator(0)]
+    operator_trace.start(between_markers=is_lazy(), on_new=_write_changed)
+    metrics.start()
+    metrics_files.start()
     replaced.replace()
     operators.register()
     markers.announce()
     set_variable("TORCHINDUCTOR_COMPILE_THREADS", "1")
     if variable("HABANA_PROFILE") is None:
         set_variable("HABANA_PROFILE", "profile_api_light")
+
+
+def _write_changed() -> None:
+    metrics_files.write(metrics_files.Trigger.metric_change, changed="graph_compilation")

@@ -13,6 +13,7 @@
 #include "operators/operator_facts.h"
 #include "operators/products.h"
 #include "profiling/activity.h"
+#include "profiling/operator_trace.h"
 
 #include <ATen/TracerMode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -110,6 +111,7 @@ void run_on_cpu(
   OperationFaults faults(op, facts, *stack);
   const bool keeps_errors = settings().asynchronous_errors;
   const auto* arguments = stack->data() + stack->size() - facts.argument_count;
+  trace_operator(op.operator_name(), c10::ArrayRef<c10::IValue>(arguments, facts.argument_count));
   const bool captures = C10_UNLIKELY(detail::capturing.load(std::memory_order_acquire) >= 0);
   const bool reads =
       C10_UNLIKELY(keeps_errors || captures) && reads_data(facts, arguments);

@@ -64,7 +64,7 @@ from northbridge_hpu.simulated.streams import (
     stream as stream,
 )
 
-from . import _utils as _utils, graphs as graphs, random as random
+from . import _utils as _utils, graphs as graphs, metrics as metrics, random as random
 
 if _is_lazy():
     from .graphs import (

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from northbridge_hpu.simulated.dynamic_shapes import (
+    const_shape_dataloader as const_shape_dataloader,
+    data_dynamicity as data_dynamicity,
+    detect_recompilation_auto_model as detect_recompilation_auto_model,
+)
 from northbridge_hpu.simulated.machine import (
     _get_device_type as _get_device_type,
     _is_fp16_supported as _is_fp16_supported,
