@@ -65,7 +65,9 @@ if TYPE_CHECKING:
         WeightsDisagreeError as WeightsDisagreeError,
         WrongDeviceError as WrongDeviceError,
     )
+    from northbridge.float8 import Float8Engine as Float8Engine, TorchAO as TorchAO
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
+    from northbridge.lightning.vendor_names.float8 import Float8Precision as Float8Precision
     from northbridge.lightning.vendor_names.names import (
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
@@ -132,8 +134,10 @@ _HOMES = {
     ),
     "northbridge.processes.environment": ("keep_environment",),
     "northbridge.discovery.device_users": ("device_users",),
+    "northbridge.float8": ("Float8Engine", "TorchAO"),
     "northbridge.hook": ("hookimpl", "lazy_names"),
     "northbridge.process_record": ("Entry", "record"),
+    "northbridge.lightning.vendor_names.float8": ("Float8Precision",),
     "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),
     "northbridge.lightning.vendor_names.names": (
         "AcceleratorName",

@@ -87,6 +87,7 @@ class HPUDevice(northbridge.Device):
         return replace(
             claimed,
             float16=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
+            float8=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
             int64=northbridge.no("it is held as int32 there") if self._holds_int64_as_int32 else northbridge.yes,
         )
 

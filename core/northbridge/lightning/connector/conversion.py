@@ -9,6 +9,7 @@ from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, 
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.vendor_names.entry_points import Alias
+from northbridge.lightning.vendor_names.float8 import Float8Precision
 from northbridge.lightning.vendor_names.names import AcceleratorName, CheckpointIOName, PrecisionName, VendorName
 from northbridge.lightning.vendor_names.strategies import PRECISION_OF_STRATEGY, StrategyName
 
@@ -43,6 +44,8 @@ def _convert(namespace: Namespace, thing: Any) -> Any:
     name = type(thing).__name__
     if name == "CheckpointIO":
         return ours.checkpoint_io()
+    if name == "Float8Precision":
+        return ours.float8_precision(thing.engine, thing.recipe, thing.skip)
     other = next(each for each in NAMESPACES.values() if each.home == home)
     counterparts = {cls.__name__: cls for cls in ours.strategies}
     if other.is_trainer != namespace.is_trainer or name not in counterparts:
@@ -77,6 +80,9 @@ def _convert_names(namespace: Namespace, arguments: dict[str, Any]) -> None:
     """
     arguments["strategy"] = _resolve_alias(namespace, arguments["strategy"])
     strategy, plugins = arguments["strategy"], _listed(arguments.get("plugins"))
+    for attribute in ("_precision_plugin", "_precision"):
+        if type(getattr(strategy, attribute, None)) is Float8Precision:
+            getattr(strategy, attribute).settle(namespace)
     precisions = [each for each in plugins if isinstance(each, PrecisionName)]
     if precisions or any(_holds_name(each) for each in plugins):
         arguments["plugins"] = [settle_plugin(namespace, each) for each in plugins if each not in precisions]
@@ -90,8 +96,8 @@ def _convert_names(namespace: Namespace, arguments: dict[str, Any]) -> None:
 
 
 def settle_plugin(namespace: Namespace, plugin: Any) -> Any:
-    """Convert a vendor's name for a checkpoint plugin, or a plugin that wraps one, to ``namespace``."""
-    if isinstance(plugin, CheckpointIOName):
+    """Convert a plugin of no namespace yet, or one that wraps one, to ``namespace``."""
+    if type(plugin) is Float8Precision or isinstance(plugin, CheckpointIOName):
         return plugin.settle(namespace)
     if _holds_name(plugin):  # Lightning's AsyncCheckpointIO
         plugin._checkpoint_io.settle(namespace)
@@ -154,4 +160,9 @@ def _settle_precision(namespace: Namespace, name: PrecisionName, arguments: dict
     unified = namespace.fabric_module("connector")._convert_precision_to_unified_args
     if asked is not None and unified(asked) != name.precision:
         raise ArgumentsError(f"precision={asked!r} contradicts {name!r}. Fix: leave one out")
-    arguments["precision"] = name.precision
+    plugin = name.plugin()
+    if plugin is None:
+        arguments["precision"] = name.precision
+    else:
+        arguments["precision"] = None
+        arguments["plugins"] = [*_listed(arguments.get("plugins")), plugin.settle(namespace)]

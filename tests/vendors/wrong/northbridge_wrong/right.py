@@ -19,6 +19,11 @@ class Device(northbridge.Device):
     type = "fairchip"
 
 
+class Acceleration(northbridge.Acceleration):
+    def float8_engines(self) -> dict[str, northbridge.Float8Engine]:
+        return {"torchao": northbridge.TorchAO()}
+
+
 class Collective(northbridge.Collective):
     name = "fairccl"
 
@@ -74,7 +79,7 @@ def event_class() -> Any:
 def capabilities(**others: Any) -> northbridge.Capabilities:
     """Return what the chip claims, or ``others``."""
     dtypes = ("bfloat16", "bfloat16_range", "float16", "float32_convolutions", "float64", "int64")
-    claims = (*dtypes, "inference_mode", "sync_batchnorm", "sharding", "fork", "profiler")
+    claims = (*dtypes, "float8", "inference_mode", "sync_batchnorm", "sharding", "fork", "profiler")
     return northbridge.Capabilities.of_level(
         "C3", **{"simulated": True, **dict.fromkeys(claims, northbridge.yes), **rounding_claims(), **others}
     )
@@ -86,9 +91,11 @@ def backend(
     collective: type[northbridge.Collective] = Collective,
     bridge: Callable[[], northbridge.Bridge] = Bridge,
     claims: northbridge.Capabilities | None = None,
+    acceleration: type[northbridge.Acceleration] = Acceleration,
 ) -> northbridge.Backend:
     """Return the backend ``name``: the right parts, unless others are given."""
-    return northbridge.Backend(name, device(), collective(), bridge(), claims or capabilities())
+    parts = (device(), collective(), bridge(), claims or capabilities())
+    return northbridge.Backend(name, *parts, acceleration=acceleration())
 
 
 @northbridge.hookimpl
@@ -117,7 +124,7 @@ class Spoilt(Bridge):
 def wrong(part: Any) -> Any:
     """Announce a backend of the name of ``part``: a wrong class, or what is done to the process after ``load()``."""
     if isinstance(part, type):
-        (kind,) = (each.__name__.lower() for each in (Device, Collective, Bridge) if issubclass(part, each))
+        (kind,) = (each.__name__.lower() for each in (Device, Collective, Bridge, Acceleration) if issubclass(part, each))
         announce(re.sub(r"(?<=.)(?=[A-Z])", "_", part.__name__).lower(), **{kind: part})
     else:
         announce(part.__name__, bridge=partial(Spoilt, part))
