@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     )
     from northbridge.float8 import Float8Engine as Float8Engine, TorchAO as TorchAO
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
-    from northbridge.lightning.vendor_names.float8 import Float8Precision as Float8Precision
+    from northbridge.lightning.plugins.float8 import Float8Precision as Float8Precision
     from northbridge.lightning.vendor_names.names import (
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
@@ -137,7 +137,7 @@ _HOMES = {
     "northbridge.float8": ("Float8Engine", "TorchAO"),
     "northbridge.hook": ("hookimpl", "lazy_names"),
     "northbridge.process_record": ("Entry", "record"),
-    "northbridge.lightning.vendor_names.float8": ("Float8Precision",),
+    "northbridge.lightning.plugins.float8": ("Float8Precision",),
     "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),
     "northbridge.lightning.vendor_names.names": (
         "AcceleratorName",

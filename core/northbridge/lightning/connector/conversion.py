@@ -8,8 +8,8 @@ from northbridge.errors import ArgumentsError, NamespaceError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.plugins.float8 import Float8Precision
 from northbridge.lightning.vendor_names.entry_points import Alias
-from northbridge.lightning.vendor_names.float8 import Float8Precision
 from northbridge.lightning.vendor_names.names import AcceleratorName, CheckpointIOName, PrecisionName, VendorName
 from northbridge.lightning.vendor_names.strategies import PRECISION_OF_STRATEGY, StrategyName
 
@@ -44,8 +44,6 @@ def _convert(namespace: Namespace, thing: Any) -> Any:
     name = type(thing).__name__
     if name == "CheckpointIO":
         return ours.checkpoint_io()
-    if name == "Float8Precision":
-        return ours.float8_precision(thing.engine, thing.recipe, thing.skip)
     other = next(each for each in NAMESPACES.values() if each.home == home)
     counterparts = {cls.__name__: cls for cls in ours.strategies}
     if other.is_trainer != namespace.is_trainer or name not in counterparts:
@@ -81,8 +79,7 @@ def _convert_names(namespace: Namespace, arguments: dict[str, Any]) -> None:
     arguments["strategy"] = _resolve_alias(namespace, arguments["strategy"])
     strategy, plugins = arguments["strategy"], _listed(arguments.get("plugins"))
     for attribute in ("_precision_plugin", "_precision"):
-        if type(getattr(strategy, attribute, None)) is Float8Precision:
-            getattr(strategy, attribute).settle(namespace)
+        settle_plugin(namespace, getattr(strategy, attribute, None))
     precisions = [each for each in plugins if isinstance(each, PrecisionName)]
     if precisions or any(_holds_name(each) for each in plugins):
         arguments["plugins"] = [settle_plugin(namespace, each) for each in plugins if each not in precisions]
@@ -97,7 +94,10 @@ def _convert_names(namespace: Namespace, arguments: dict[str, Any]) -> None:
 
 def settle_plugin(namespace: Namespace, plugin: Any) -> Any:
     """Convert a plugin of no namespace yet, or one that wraps one, to ``namespace``."""
-    if type(plugin) is Float8Precision or isinstance(plugin, CheckpointIOName):
+    if isinstance(plugin, Float8Precision):
+        plugin.__class__ = classes(namespace).float8_precision
+        return plugin
+    if isinstance(plugin, CheckpointIOName):
         return plugin.settle(namespace)
     if _holds_name(plugin):  # Lightning's AsyncCheckpointIO
         plugin._checkpoint_io.settle(namespace)
@@ -105,7 +105,7 @@ def settle_plugin(namespace: Namespace, plugin: Any) -> Any:
 
 
 def _holds_name(plugin: Any) -> bool:
-    return isinstance(plugin, VendorName) or isinstance(getattr(plugin, "_checkpoint_io", None), VendorName)
+    return isinstance(plugin, (VendorName, Float8Precision)) or isinstance(getattr(plugin, "_checkpoint_io", None), VendorName)
 
 
 def _listed(plugins: Any) -> list[Any]:
@@ -165,4 +165,4 @@ def _settle_precision(namespace: Namespace, name: PrecisionName, arguments: dict
         arguments["precision"] = name.precision
     else:
         arguments["precision"] = None
-        arguments["plugins"] = [*_listed(arguments.get("plugins")), plugin.settle(namespace)]
+        arguments["plugins"] = [*_listed(arguments.get("plugins")), settle_plugin(namespace, plugin)]

@@ -6,14 +6,14 @@ import difflib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from northbridge.backend import Backend
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.float8 import Float8Engine, choose_engine
-from northbridge.lightning.namespaces import _NamespaceMixin
+from northbridge.lightning.namespaces import Classes, Namespace
 
 Skip = Sequence[str] | Callable[[str, torch.nn.Module], bool]
 """Layers that stay as they are: names or patterns of names, or a function of a name and its layer."""
@@ -31,13 +31,16 @@ def reject_float8(backend: Backend, asked: str) -> None:
         )
 
 
-class _Float8PrecisionMixin(_NamespaceMixin):
+class Float8Precision:
     """Train linear layers in float8, and the rest under bfloat16 autocast. Parameters keep their dtype.
 
     A ``torch.nn.Linear`` becomes the engine's layer when the strategy sets the model up; it keeps its parameters, and
     their names in checkpoints, which open without float8. Layers whose dimensions are not multiples of 16, subclasses
     of ``torch.nn.Linear`` and the layers in ``skip`` stay as they are; a log line names them. Float8 layers return
     bfloat16.
+
+    ``Trainer(plugins=northbridge.Float8Precision())``: an object is of no namespace of Lightning until a Trainer or a
+    Fabric gets it, which gives it that namespace's class.
 
     ``engine`` is one of the chip's (:meth:`northbridge.Acceleration.float8_engines`), by default its first. ``recipe``
     is the engine's. ``skip`` has names or patterns of layers, such as ``("head", "blocks.0.*")``, or is a function of
@@ -47,6 +50,11 @@ class _Float8PrecisionMixin(_NamespaceMixin):
     software is missing, and :class:`ArgumentsError` for an invalid recipe. So does the set-up of a model, if no layer
     remains or ``skip`` has a name that no module has.
     """
+
+    # Not of _NamespaceMixin, an ABC: Python would not let an object of Lightning's Precision take the combined class.
+    namespace: ClassVar[Namespace]
+    stock_class: ClassVar[Any]
+    siblings: ClassVar[Classes]
 
     precision = "transformer-engine"  # Lightning's word for training in float8
 
