@@ -105,7 +105,9 @@ def settle_plugin(namespace: Namespace, plugin: Any) -> Any:
 
 
 def _holds_name(plugin: Any) -> bool:
-    return isinstance(plugin, (VendorName, Float8Precision)) or isinstance(getattr(plugin, "_checkpoint_io", None), VendorName)
+    return isinstance(plugin, (VendorName, Float8Precision)) or isinstance(
+        getattr(plugin, "_checkpoint_io", None), VendorName
+    )
 
 
 def _listed(plugins: Any) -> list[Any]:
@@ -165,4 +167,5 @@ def _settle_precision(namespace: Namespace, name: PrecisionName, arguments: dict
         arguments["precision"] = name.precision
     else:
         arguments["precision"] = None
-        arguments["plugins"] = [*_listed(arguments.get("plugins")), settle_plugin(namespace, plugin)]
+        plugins = _listed(arguments.get("plugins"))
+        arguments["plugins"] = [*plugins, settle_plugin(namespace, plugin)]
