@@ -21,6 +21,7 @@ ROOMS = (
     "device",
     "collective",
     "bridge",
+    "float8",
     "acceleration",
     "backend",
     "simulation",

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     )
     from northbridge.graphs.callables import GraphedCallable as GraphedCallable
     from northbridge.graphs.capture import GraphWarning as GraphWarning
+    from northbridge.float8 import Float8Engine as Float8Engine, TorchAO as TorchAO
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
     from northbridge.lightning.data.boundaries import (
         power_of_two_boundaries as power_of_two_boundaries,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     )
     from northbridge.lightning.data.bucket_batch_sampler import BucketBatchSampler as BucketBatchSampler
     from northbridge.lightning.data.padding_collate import PaddingCollate as PaddingCollate
+    from northbridge.lightning.plugins.float8 import Float8Precision as Float8Precision
     from northbridge.lightning.vendor_names.names import (
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
@@ -154,6 +156,8 @@ _HOMES = {
     "northbridge.lightning.data.boundaries": ("power_of_two_boundaries", "quantile_boundaries"),
     "northbridge.lightning.data.bucket_batch_sampler": ("BucketBatchSampler",),
     "northbridge.lightning.data.padding_collate": ("PaddingCollate",),
+    "northbridge.float8": ("Float8Engine", "TorchAO"),
+    "northbridge.lightning.plugins.float8": ("Float8Precision",),
     "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),
     "northbridge.lightning.vendor_names.names": (
         "AcceleratorName",

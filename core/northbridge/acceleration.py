@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from northbridge.device import is_renamed
 from northbridge.errors import UnsupportedError
+from northbridge.float8 import Float8Engine
 
 if TYPE_CHECKING:
     import torch
@@ -85,6 +86,14 @@ class Acceleration:
 
         Called before a model is compiled with that backend: an option that is not here is refused. Empty, the
         default, leaves the options to the backend.
+        """
+        return {}
+
+    def float8_engines(self) -> Mapping[str, Float8Engine]:
+        """Return what trains linear layers in float8 on this machine's chip, by name; claim ``float8``.
+
+        The first is the default. Called when a run with :class:`northbridge.Float8Precision` or
+        ``precision="transformer-engine"`` begins, and for each forward pass of it. The default is empty.
         """
         return {}
 

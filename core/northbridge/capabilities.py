@@ -109,7 +109,9 @@ class Capabilities:
     fork: Claim = _claim("Lightning may fork processes that have loaded the vendor's software, as notebooks do")
     """Forking must only work in a process that has not used a card."""
 
-    float8: Claim = _claim("matrix products in float8", default=not_driven)
+    float8: Claim = _claim("linear layers are trained in float8")
+    """If ``no``, precision="transformer-engine" and Float8Precision get an error."""
+
     graphs: Claim = _claim("steps are captured once and replayed")
     compile: Claim = _claim("torch.compile with the backend that the bridge names")
     fused_optimizers: Claim = _claim("optimizers whose step is one kernel: torch's fused=True, or the vendor's classes")

@@ -55,6 +55,7 @@ _CLAIMED = (
     "inference_mode",
     "bfloat16",
     "bfloat16_range",
+    "float8",
     "float16",
     "float64",
     "int64",
@@ -72,6 +73,7 @@ _CLAIMED = (
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
     """Declare the chip, without compiling or loading anything."""
+    from northbridge_cpu_sim.acceleration import SimAcceleration
     from northbridge_cpu_sim.bridge import SimBridge, rounding_claims
     from northbridge_cpu_sim.collective import SimCCL
     from northbridge_cpu_sim.device import SimDevice
@@ -84,6 +86,7 @@ def northbridge_backend() -> northbridge.Backend:
         northbridge.Capabilities.of_level(
             "C3", **{"simulated": True, **dict.fromkeys(_CLAIMED, northbridge.yes), **rounding_claims()}
         ),
+        acceleration=SimAcceleration(),
     )
 
 

@@ -23,6 +23,7 @@ def northbridge_backend() -> northbridge.Backend:
             inference_mode=northbridge.yes,
             bfloat16=northbridge.yes,
             fused_optimizers=northbridge.yes,
+            float8=northbridge.yes,
             float64=northbridge.no("it is stored as float64 and computed as float32 there"),
             fork=northbridge.no("the vendor's driver does not survive a fork"),
             profiler=northbridge.yes,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import northbridge
+from northbridge_hpu.float8 import TorchAO, TransformerEngine
 from northbridge_hpu.settings import HPUSettings
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ class HPUAcceleration(northbridge.Acceleration):
 
         graph: northbridge.Graph = HPUGraph()
         return graph
+
+    # Linear layers in float8
+
+    def float8_engines(self) -> Mapping[str, northbridge.Float8Engine]:
+        return {"transformer-engine": TransformerEngine(), "torchao": TorchAO()}
 
     # Optimizers and clipping: habana_frameworks.torch.hpex
 

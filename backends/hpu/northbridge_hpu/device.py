@@ -93,6 +93,7 @@ class HPUDevice(northbridge.Device):
         return replace(
             claimed,
             float16=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
+            float8=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
             graphs=northbridge.yes if is_lazy() else northbridge.no(NO_GRAPHS_IN_EAGER_MODE),
             int64=northbridge.no("it is held as int32 there") if narrow else northbridge.yes,
         )

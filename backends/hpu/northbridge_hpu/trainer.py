@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import northbridge
 from northbridge_hpu.settings import HPUSettings
+
+if TYPE_CHECKING:
+    import torch
 
 
 class HPUAccelerator(northbridge.AcceleratorName, backend="hpu"):
@@ -19,8 +22,12 @@ class HPUAccelerator(northbridge.AcceleratorName, backend="hpu"):
 
     @staticmethod
     def is_fp8_available() -> tuple[bool, str]:
-        """Return False and the reason: Northbridge does not support fp8."""
-        return False, northbridge.get("hpu").capabilities.float8.reason
+        """Return whether this machine's cards have float8, and the reason if not. Acquires no card."""
+        try:
+            claim = northbridge.load("hpu").present_capabilities().float8
+        except northbridge.BackendError as error:  # the vendor's software is missing, or fails to load
+            return False, str(error)
+        return not claim.denied, claim.reason
 
     @staticmethod
     def is_lazy() -> bool:
@@ -48,15 +55,35 @@ class HPUCheckpointIO(northbridge.CheckpointIOName, backend="hpu"):
 
 
 class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
-    """A precision on HPUs: ``precision="bf16-mixed"``. "bf16" means the same: mixed, with weights in float32."""
+    """A precision on HPUs: ``precision="bf16-mixed"``. "bf16" means the same: mixed, with weights in float32.
+
+    "fp8" trains with the vendor's Transformer Engine, as :class:`northbridge.Float8Precision` does. ``recipe`` is the
+    engine's. With ``replace_layers=False`` only layers of the engine's own compute in float8. Raises
+    :class:`northbridge.ArgumentsError` if another precision has these arguments.
+    """
 
     positional = ("precision", "device", "recipe", "replace_layers")
-    unsupported = MappingProxyType({"fp8": "float8"})
-    without_meaning = MappingProxyType(
-        {
-            **dict.fromkeys(("recipe", "replace_layers"), "it was for 'fp8', which is not there; leave it out"),
-        }
-    )
+    words = MappingProxyType({**northbridge.PrecisionName.words, "fp8": "transformer-engine"})
+    without_meaning = MappingProxyType({"device": "autocast is on the accelerator's device; leave it out"})
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.recipe = self.arguments.get("recipe")
+        self.replace_layers = self.arguments.get("replace_layers", True)
+        if self.precision != self.words["fp8"] and (self.recipe is not None or "replace_layers" in self.arguments):
+            raise northbridge.ArgumentsError(
+                f"{type(self).__name__}: recipe= and replace_layers= are for 'fp8', not for {self.precision!r}. Fix:"
+                " leave them out"
+            )
+
+    def plugin(self) -> northbridge.Float8Precision | None:
+        if self.precision != self.words["fp8"]:
+            return None
+        return northbridge.Float8Precision("transformer-engine", self.recipe, () if self.replace_layers else _skip_all)
+
+
+def _skip_all(_name: str, _layer: torch.nn.Module) -> bool:
+    return True
 
 
 class HPUProfiler(northbridge.ProfilerName, backend="hpu"):

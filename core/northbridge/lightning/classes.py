@@ -13,6 +13,7 @@ from northbridge.lightning.launchers.multiprocessing import _MultiProcessingLaun
 from northbridge.lightning.launchers.subprocess_script import _SubprocessScriptLauncherMixin
 from northbridge.lightning.namespaces import Classes, Namespace
 from northbridge.lightning.plugins.checkpoint_io import _CheckpointIOMixin
+from northbridge.lightning.plugins.float8 import Float8Precision
 from northbridge.lightning.plugins.layer_sync import _LayerSyncMixin
 from northbridge.lightning.strategies.ddp import _DDPMixin
 from northbridge.lightning.strategies.fabric import _FabricMixin
@@ -55,6 +56,7 @@ COMBINATIONS = (
     Combination(*_DDP, (_FabricMixin, _DDPMixin), ("Fabric",)),
     Combination(*_SHARDED, (_TrainerModelParallelMixin,), ("Trainer",)),
     Combination(*_SHARDED, (_FabricModelParallelMixin,), ("Fabric",)),
+    Combination("float8_precision", "Float8Precision", "plugins", "Precision", (Float8Precision,)),
     Combination("checkpoint_io", "CheckpointIO", "plugins", "TorchCheckpointIO", (_CheckpointIOMixin,)),
     Combination(
         "script_launcher",

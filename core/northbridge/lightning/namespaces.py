@@ -118,6 +118,7 @@ class Classes:
     script_launcher: Any
     launcher: Any
     weights_agreement: Any
+    float8_precision: Any
     layer_sync: Any = None
     """None for a Fabric."""
 

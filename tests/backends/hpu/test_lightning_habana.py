@@ -15,7 +15,6 @@ from tests.backends.simulation.predecessor import Predecessor
 from tests.core.conftest import Install, install as install
 from tests.scripts import run_script
 
-import northbridge
 import northbridge_hpu
 import northbridge_hpu.fabric
 from northbridge.errors import ArgumentsError, ArgumentValueError, UnsupportedError
@@ -47,15 +46,6 @@ def test_the_precision_is_called_otherwise_for_a_fabric() -> None:
     assert isinstance(northbridge_hpu.fabric.HPUPrecision, type)
 
 
-def test_fp8_is_refused_with_another_precision() -> None:
-    with pytest.raises(UnsupportedError) as refusal:
-        northbridge_hpu.HPUPrecisionPlugin(precision="fp8")
-
-    reason = northbridge.get("hpu").capabilities.float8.reason
-    assert str(refusal.value) == f"HPUPrecisionPlugin(precision='fp8') is not supported: {reason}. Fix: 'bf16-mixed'"
-    assert northbridge_hpu.HPUAccelerator.is_fp8_available() == (False, reason)
-
-
 @pytest.mark.parametrize("word", ["32", "32-true", "bf16", "bf16-mixed", "16-mixed"])
 def test_a_precision_is_taken_by_every_word_that_it_had(word: str) -> None:
     meant = {"32": "32-true", "bf16": "bf16-mixed"}.get(word, word)
@@ -67,8 +57,7 @@ def test_a_precision_is_taken_by_every_word_that_it_had(word: str) -> None:
 @pytest.mark.parametrize(
     ("argument", "why"),
     [
-        ({"recipe": None}, "it was for 'fp8', which is not there; leave it out"),
-        ({"replace_layers": True}, "it was for 'fp8', which is not there; leave it out"),
+        ({"device": "hpu"}, "autocast is on the accelerator's device; leave it out"),
     ],
 )
 def test_an_argument_that_has_no_meaning_any_more_is_warned_of(argument: dict[str, object], why: str) -> None:

@@ -8,6 +8,7 @@ from northbridge.errors import ArgumentsError, NamespaceError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.plugins.float8 import Float8Precision
 from northbridge.lightning.vendor_names.entry_points import Alias
 from northbridge.lightning.vendor_names.names import (
     AcceleratorName,
@@ -84,6 +85,8 @@ def _convert_names(namespace: Namespace, arguments: dict[str, Any]) -> None:
     """
     arguments["strategy"] = _resolve_alias(namespace, arguments["strategy"])
     strategy, plugins = arguments["strategy"], _listed(arguments.get("plugins"))
+    for attribute in ("_precision_plugin", "_precision"):
+        settle_plugin(namespace, getattr(strategy, attribute, None))
     precisions = [each for each in plugins if is_open(each, PrecisionName)]
     if precisions or any(_holds_name(each) for each in plugins):
         arguments["plugins"] = [settle_plugin(namespace, each) for each in plugins if each not in precisions]
@@ -97,7 +100,10 @@ def _convert_names(namespace: Namespace, arguments: dict[str, Any]) -> None:
 
 
 def settle_plugin(namespace: Namespace, plugin: Any) -> Any:
-    """Convert a vendor's name for a checkpoint plugin, or a plugin that wraps one, to ``namespace``."""
+    """Convert a plugin of no namespace yet, or one that wraps one, to ``namespace``."""
+    if isinstance(plugin, Float8Precision):
+        plugin.__class__ = classes(namespace).float8_precision
+        return plugin
     if is_open(plugin, CheckpointIOName):
         return plugin.settle(namespace)
     if _holds_name(plugin):  # Lightning's AsyncCheckpointIO
@@ -106,6 +112,8 @@ def settle_plugin(namespace: Namespace, plugin: Any) -> Any:
 
 
 def _holds_name(plugin: Any) -> bool:
+    if isinstance(plugin, Float8Precision):
+        return True
     return is_open(plugin, VendorName) or is_open(getattr(plugin, "_checkpoint_io", None), VendorName)
 
 
@@ -167,8 +175,13 @@ def _settle_precision(namespace: Namespace, name: PrecisionName, arguments: dict
     if asked is not None and unified(asked) != name.precision:
         raise ArgumentsError(f"precision={asked!r} contradicts {name!r}. Fix: leave one out")
     if is_vendors(type(name)):
-        arguments["precision"] = name.precision
-        return
-    load_with_hardware(name.backend_name)
+        plugin = name.plugin()
+        if plugin is None:
+            arguments["precision"] = name.precision
+            return
+        made = settle_plugin(namespace, plugin)
+    else:
+        load_with_hardware(name.backend_name)
+        made = name.settle(namespace)
     arguments["precision"] = None
-    arguments["plugins"] = [*_listed(arguments.get("plugins")), name.settle(namespace)]
+    arguments["plugins"] = [*_listed(arguments.get("plugins")), made]

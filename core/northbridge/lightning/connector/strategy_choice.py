@@ -24,6 +24,7 @@ from northbridge.lightning.connector.conversion import convert_arguments
 from northbridge.lightning.connector.registry import claim_name, drives_a_chip_by_itself, tell_of_predecessors
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.precision import (
+    FLOAT8,
     mixed_precision,
     mixed_precision_line,
     reject_plugin,
@@ -263,10 +264,16 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
     backend = connector.accelerator.backend
     plugin = getattr(connector, namespace.precision_object)
     if plugin is not None:
+        if isinstance(plugin, classes(namespace).float8_precision):
+            plugin.bind(backend)
         reject_plugin(backend, plugin)
         return None
     precision = getattr(connector, namespace.precision_flag)
     reject_precision(backend, precision)
+    if precision == FLOAT8:
+        plugin = classes(namespace).float8_precision()
+        plugin.bind(backend)
+        return plugin
     if precision == "16-mixed" and isinstance(connector.strategy, classes(namespace).model_parallel):
         return None  # Lightning rejects it: its gradient scaler does not support sharded gradients
     plugin = mixed_precision(namespace, backend, precision)

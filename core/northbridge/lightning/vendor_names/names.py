@@ -220,6 +220,10 @@ class PrecisionName(VendorName):
             raise ArgumentValueError(f"{call} is not a precision; known: {', '.join(self.words)}{hint}")
         self.precision: str = self.words[word]
 
+    def plugin(self) -> Any | None:
+        """Return the plugin of no namespace yet that the name means; None if :attr:`precision` says all."""
+        return None
+
     @classmethod
     def stands_for(cls, base: type) -> bool:
         own = base.__name__ == cls.kind and base.__module__ in _HOMES_OF_PRECISION

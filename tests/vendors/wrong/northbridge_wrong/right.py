@@ -19,6 +19,11 @@ class Device(northbridge.Device):
     type = "fairchip"
 
 
+class Acceleration(northbridge.Acceleration):
+    def float8_engines(self) -> dict[str, northbridge.Float8Engine]:
+        return {"torchao": northbridge.TorchAO()}
+
+
 class Collective(northbridge.Collective):
     name = "fairccl"
 
@@ -74,7 +79,17 @@ def event_class() -> Any:
 def capabilities(**others: Any) -> northbridge.Capabilities:
     """Return what the chip claims, or ``others``."""
     dtypes = ("bfloat16", "bfloat16_range", "float16", "float32_convolutions", "float64", "int64")
-    claims = (*dtypes, "inference_mode", "sync_batchnorm", "sharding", "fork", "profiler", "graphs", "fused_optimizers")
+    claims = (
+        *dtypes,
+        "float8",
+        "graphs",
+        "fused_optimizers",
+        "inference_mode",
+        "sync_batchnorm",
+        "sharding",
+        "fork",
+        "profiler",
+    )
     return northbridge.Capabilities.of_level(
         "C3", **{"simulated": True, **dict.fromkeys(claims, northbridge.yes), **rounding_claims(), **others}
     )
@@ -86,11 +101,11 @@ def backend(
     collective: type[northbridge.Collective] = Collective,
     bridge: Callable[[], northbridge.Bridge] = Bridge,
     claims: northbridge.Capabilities | None = None,
-    acceleration: type[northbridge.Acceleration] = northbridge.Acceleration,
+    acceleration: type[northbridge.Acceleration] = Acceleration,
 ) -> northbridge.Backend:
     """Return the backend ``name``: the right parts, unless others are given."""
-    claims = claims or capabilities()
-    return northbridge.Backend(name, device(), collective(), bridge(), claims, acceleration=acceleration())
+    parts = (device(), collective(), bridge(), claims or capabilities())
+    return northbridge.Backend(name, *parts, acceleration=acceleration())
 
 
 @northbridge.hookimpl
