@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         WrongDeviceError as WrongDeviceError,
     )
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
+    from northbridge.lightning.compiled_blocks import compile_blocks as compile_blocks
     from northbridge.lightning.vendor_names.names import (
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
@@ -134,6 +135,7 @@ _HOMES = {
     "northbridge.discovery.device_users": ("device_users",),
     "northbridge.hook": ("hookimpl", "lazy_names"),
     "northbridge.process_record": ("Entry", "note", "record"),
+    "northbridge.lightning.compiled_blocks": ("compile_blocks",),
     "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),
     "northbridge.lightning.vendor_names.names": (
         "AcceleratorName",

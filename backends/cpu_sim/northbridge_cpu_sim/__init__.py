@@ -63,6 +63,7 @@ _CLAIMED = (
     "sharding",
     "fork",
     "profiler",
+    "compile",
     "fused_optimizers",
 )
 

@@ -46,3 +46,15 @@ class HPUAcceleration(northbridge.Acceleration):
             self._clips = {(max_norm, dtype): FusedClipNorm(parameters, max_norm)}
         total: torch.Tensor = self._clips[max_norm, dtype].clip_norm(parameters)
         return total.reshape(())
+
+    # torch.compile: habana_frameworks.torch.dynamo
+
+    def compile_options(self) -> Mapping[str, Any]:
+        try:
+            from habana_frameworks.torch.dynamo.compile_backend import config
+        except ImportError as error:
+            northbridge.note(
+                _SUBJECT, "options of hpu_backend unchecked", f"the vendor's software has no list: {error}"
+            )
+            return {}
+        return dict(config.get_config_copy())

@@ -83,9 +83,12 @@ class HPUDevice(northbridge.Device):
         return dict(self.module.memory_stats())  # always of the card that this process holds
 
     def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
+        from habana_frameworks.torch.utils.internal import is_lazy
+
         first = self.generation == 1
         return replace(
             claimed,
+            compile=northbridge.no("lazy mode makes graphs by itself") if is_lazy() else claimed.compile,
             float16=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
             int64=northbridge.no("it is held as int32 there") if self._holds_int64_as_int32 else northbridge.yes,
         )

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import northbridge_cpu_sim
-from northbridge_hpu.simulated import machine, markers, replaced
+from northbridge_hpu.simulated import compiler, machine, markers, replaced
 from northbridge_hpu.simulated.acquisition import acquire
 from northbridge_hpu.simulated.fused import operators
 from northbridge_hpu.simulated.mode import keeps_int64
@@ -28,6 +28,7 @@ def load() -> None:
     )
     replaced.replace()
     operators.register()
+    compiler.register()
     markers.announce()
     set_variable("TORCHINDUCTOR_COMPILE_THREADS", "1")
     if variable("HABANA_PROFILE") is None:

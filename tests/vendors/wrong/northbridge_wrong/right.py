@@ -74,7 +74,7 @@ def event_class() -> Any:
 def capabilities(**others: Any) -> northbridge.Capabilities:
     """Return what the chip claims, or ``others``."""
     dtypes = ("bfloat16", "bfloat16_range", "float16", "float32_convolutions", "float64", "int64")
-    claims = (*dtypes, "inference_mode", "sync_batchnorm", "sharding", "fork", "profiler", "fused_optimizers")
+    claims = (*dtypes, "inference_mode", "sync_batchnorm", "sharding", "fork", "profiler", "compile", "fused_optimizers")
     return northbridge.Capabilities.of_level(
         "C3", **{"simulated": True, **dict.fromkeys(claims, northbridge.yes), **rounding_claims(), **others}
     )
