@@ -51,10 +51,11 @@ class HPUAcceleration(northbridge.Acceleration):
 
     def compile_options(self) -> Mapping[str, Any]:
         try:
-            from habana_frameworks.torch.dynamo.compile_backend import config
+            import habana_frameworks.torch.dynamo.compile_backend.config as options
         except ImportError as error:
             northbridge.note(
                 _SUBJECT, "options of hpu_backend unchecked", f"the vendor's software has no list: {error}"
             )
             return {}
-        return dict(config.get_config_copy())
+        module: Any = options  # torch has given it functions
+        return dict(module.get_config_copy())

@@ -47,13 +47,12 @@ class Model(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.first = nn.Linear(4, 4)
-        self.inner = nn.Module()
-        self.inner.blocks = container([Block() for _ in range(depth)])
+        self.blocks = container([Block() for _ in range(depth)])
         self.last = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))  # repeated, and no blocks
 
     def forward(self, given: Tensor) -> Tensor:
         given = self.first(given)
-        for each in self.inner.blocks.children():
+        for each in self.blocks.children():
             given = each(given)
         return self.last(given)  # type: ignore[no-any-return]
 
@@ -120,5 +119,5 @@ def test_an_unknown_option_is_refused(run_on: Callable[[Backend], None]) -> None
         compile_blocks(Model(), backend="aot_eager", options={"fuze": False})
 
     assert str(refused.value) == (
-        "'aot_eager' of 'cpu_sim' has no option 'fuze'; did you mean 'fuse'? Fix: correct options= of torch.compile"
+        "'aot_eager' of 'cpu_sim' has no option 'fuze'; did you mean 'fuse'? Fix: correct options="
     )

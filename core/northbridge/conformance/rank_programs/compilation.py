@@ -37,9 +37,11 @@ def perform(scenario: Scenario, folder: Path) -> None:
     for way, asked in ways.items():
         _seen.clear()
         torch.compiler.reset()
-        run = _fit if is_trainer(scenario.namespace) else _loop
         try:
-            found[way] = run(scenario, folder, way, asked)
+            if is_trainer(scenario.namespace):
+                found[way] = _fit(scenario, folder, asked)
+            else:
+                found[way] = _loop(scenario, asked, around=way != "inside the strategy")
         except UnsupportedError as error:
             found[way] = {"refused": str(error), "batches": _seen.get("batches", 0)}
     found["missing"] = list(bridge.missing_compile_backends)
@@ -59,7 +61,7 @@ def _graphs() -> int:
     return int(found)
 
 
-def _fit(scenario: Scenario, folder: Path, _way: str, asked: dict[str, Any] | None) -> dict[str, Any]:
+def _fit(scenario: Scenario, folder: Path, asked: dict[str, Any] | None) -> dict[str, Any]:
     host = trainer(scenario, folder, max_epochs=2)
     module = combine(scenario.namespace, _Compiled)(build("mlp"))
     _graphs()
@@ -67,13 +69,13 @@ def _fit(scenario: Scenario, folder: Path, _way: str, asked: dict[str, Any] | No
     return _facts(module.net, module.graphs)
 
 
-def _loop(scenario: Scenario, folder: Path, way: str, asked: dict[str, Any] | None) -> dict[str, Any]:
+def _loop(scenario: Scenario, asked: dict[str, Any] | None, *, around: bool) -> dict[str, Any]:
     host = fabric(scenario)
     host.launch()
     plain: Any = build("mlp")
     net: Any = plain if asked is None else torch.compile(plain, **asked)
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
-    net, optimizer = host.setup(net, optimizer, _reapply_compile=way != "inside the strategy")
+    net, optimizer = host.setup(net, optimizer, _reapply_compile=around)
     batches = host.setup_dataloaders(loader(shuffle=False))
     graphs = []
     _graphs()

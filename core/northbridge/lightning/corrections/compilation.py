@@ -76,7 +76,7 @@ def _reject_options(backend: Backend, arguments: dict[str, Any]) -> None:
             near = difflib.get_close_matches(option, known, n=1)
             meant = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(known))}."
             raise UnsupportedError(
-                f"{named!r} of {backend.name!r} has no option {option!r}; {meant} Fix: correct options= of torch.compile",
+                f"{named!r} of {backend.name!r} has no option {option!r}; {meant} Fix: correct options=",
                 capability="compile",
             )
 

@@ -92,7 +92,7 @@ def test_a_fabric_refuses_an_unknown_option(
     fabric = Fabric(accelerator="cpu_sim", devices=1)
     fabric.launch()
     monkeypatch.setattr(compilation, "held", lambda: {chip.name: chip})
-    model = torch.compile(torch.nn.Linear(1, 1), backend="aot_eager", options={"fuss": 1})
+    model: Any = torch.compile(torch.nn.Linear(1, 1), backend="aot_eager", options={"fuss": 1})
 
     with pytest.raises(UnsupportedError, match=r"has no option 'fuss'; did you mean 'fuse'\?"):
         fabric.setup(model, _reapply_compile=reapply)
