@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,15 @@ pytestmark = [
 
 OPTIMIZERS = "habana_frameworks.torch.hpex.optimizers"
 NORMALIZATION = "habana_frameworks.torch.hpex.normalization"
+
+
+@pytest.fixture(autouse=True)
+def environment_kept() -> Iterator[None]:
+    """Keep the variables that choose this process's card from later tests."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 class Layer(LightningModule):

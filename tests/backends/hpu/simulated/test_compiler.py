@@ -120,7 +120,7 @@ def test_known_options_are_accepted(arguments: dict[str, Any]) -> None:
 
 
 def test_a_release_without_a_list_leaves_options_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "habana_frameworks.torch.dynamo.compile_backend", None)
+    monkeypatch.setitem(sys.modules, "habana_frameworks.torch.dynamo.compile_backend.config", None)
 
     assert northbridge.get("hpu").acceleration.compile_options() == {}
     assert "options of hpu_backend unchecked" in [each.outcome for each in northbridge.record()]
