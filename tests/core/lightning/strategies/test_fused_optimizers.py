@@ -241,6 +241,14 @@ def test_a_state_without_bias_correction_is_refused_by_torchs(vendors: Backend) 
     )
 
 
+def test_the_count_of_another_packages_optimizer_is_left_alone() -> None:
+    _, saved = stepped(GroupedAdamW, 3)
+
+    _, after = stepped(GroupedAdamW, 1, saved, named.load("cpu_sim"))  # a chip whose vendor has no such class
+
+    assert after["param_groups"][0]["step"] == 4
+
+
 def test_counts_that_differ_within_a_group_are_refused(vendors: Backend) -> None:
     weights = [nn.Parameter(torch.ones(1)) for _ in range(2)]
     optimizer = AdamW(weights)
