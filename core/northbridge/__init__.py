@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from northbridge.graphs.capture import GraphWarning as GraphWarning
     from northbridge.float8 import Float8Engine as Float8Engine, TorchAO as TorchAO
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
+    from northbridge.lightning.compiled_blocks import compile_blocks as compile_blocks
     from northbridge.lightning.data.boundaries import (
         power_of_two_boundaries as power_of_two_boundaries,
         quantile_boundaries as quantile_boundaries,
@@ -158,6 +159,7 @@ _HOMES = {
     "northbridge.lightning.data.padding_collate": ("PaddingCollate",),
     "northbridge.float8": ("Float8Engine", "TorchAO"),
     "northbridge.lightning.plugins.float8": ("Float8Precision",),
+    "northbridge.lightning.compiled_blocks": ("compile_blocks",),
     "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),
     "northbridge.lightning.vendor_names.names": (
         "AcceleratorName",

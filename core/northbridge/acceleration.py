@@ -74,8 +74,9 @@ class Acceleration:
     def clip_grad_norm(self, parameters: Iterable[torch.nn.Parameter], max_norm: float) -> torch.Tensor:
         """Scale the gradients so that their 2-norm is at most ``max_norm``; return the norm before.
 
-        It is 0 without gradients. Called in each step of a run with ``gradient_clip_val``, and by ``Fabric.clip_gradients(max_norm=…)``, with
-        unscaled gradients that are whole on this device. Other norms and sharded gradients are torch's.
+        It is 0 without gradients. Called in each step of a run with ``gradient_clip_val``, and by
+        ``Fabric.clip_gradients(max_norm=…)``, with unscaled gradients that are whole on this device. Other norms and
+        sharded gradients are torch's.
         """
         import torch
 

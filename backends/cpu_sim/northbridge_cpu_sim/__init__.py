@@ -65,6 +65,7 @@ _CLAIMED = (
     "fork",
     "graphs",
     "profiler",
+    "compile",
     "fused_optimizers",
     "recompilation",
 )

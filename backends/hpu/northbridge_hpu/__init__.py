@@ -22,6 +22,7 @@ def northbridge_backend() -> northbridge.Backend:
             "C3",
             inference_mode=northbridge.yes,
             bfloat16=northbridge.yes,
+            compile=northbridge.yes,
             fused_optimizers=northbridge.yes,
             float8=northbridge.yes,
             float64=northbridge.no("it is stored as float64 and computed as float32 there"),

@@ -114,6 +114,19 @@ class HPUAcceleration(northbridge.Acceleration):
                 totals |= {name + ending: float(found[total]) for total, ending in statistics.items()}
         return totals
 
+    # torch.compile: habana_frameworks.torch.dynamo
+
+    def compile_options(self) -> Mapping[str, Any]:
+        try:
+            import habana_frameworks.torch.dynamo.compile_backend.config as options
+        except ImportError as error:
+            northbridge.note(
+                _SUBJECT, "options of hpu_backend unchecked", f"the vendor's software has no list: {error}"
+            )
+            return {}
+        module: Any = options  # torch has given it functions
+        return dict(module.get_config_copy())
+
 
 def _ranks() -> int:
     import torch.distributed as dist

@@ -92,6 +92,7 @@ class HPUDevice(northbridge.Device):
         narrow = self._holds_int64_as_int32() if self._held is None else self._held_int64_as_int32
         return replace(
             claimed,
+            compile=northbridge.no("lazy mode makes graphs by itself") if is_lazy() else claimed.compile,
             float16=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
             float8=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
             graphs=northbridge.yes if is_lazy() else northbridge.no(NO_GRAPHS_IN_EAGER_MODE),

@@ -58,7 +58,7 @@ def keep_counts(backend: Backend, optimizer: Optimizer) -> None:
     if isinstance(optimizer, tuple(backend.acceleration.fused_optimizers().values())):
         optimizer.register_state_dict_post_hook(_count_by_parameter)
         optimizer.register_load_state_dict_pre_hook(_count_by_group)
-    else:
+    elif type(optimizer).__module__.startswith("torch.optim."):  # another package's class may count as it likes
         optimizer.register_load_state_dict_pre_hook(_count_by_parameter_alone)
 
 

@@ -19,7 +19,8 @@ STEPS = 4
 def optimizers(hpu: ModuleType) -> ModuleType:
     import habana_frameworks.torch.hpex.optimizers as optimizers
 
-    return optimizers
+    module: ModuleType = optimizers
+    return module
 
 
 def weights(dtype: torch.dtype, device: str) -> list[nn.Parameter]:
@@ -70,7 +71,7 @@ def test_adamw_has_the_published_formula(optimizers: ModuleType, eps: float) -> 
 
 def test_adamw_is_torchs_with_a_small_epsilon_alone(optimizers: ModuleType) -> None:
     def distance(eps: float) -> float:
-        options = {"lr": 0.01, "eps": eps, "weight_decay": 0.1}
+        options: Any = {"lr": 0.01, "eps": eps, "weight_decay": 0.1}
         torchs = train(torch.optim.AdamW, torch.float64, "cpu", **options)
         return float((train(optimizers.FusedAdamW, **options) - torchs).abs().max())
 
@@ -136,7 +137,7 @@ def test_sgd_is_torchs(optimizers: ModuleType, options: dict[str, Any]) -> None:
 
 
 def test_adagrad_is_torchs_until_a_scheduler_changes_the_rate(optimizers: ModuleType) -> None:
-    options = {"lr": 0.1, "lr_decay": 0.5, "weight_decay": 0.1, "initial_accumulator_value": 0.2}
+    options: Any = {"lr": 0.1, "lr_decay": 0.5, "weight_decay": 0.1, "initial_accumulator_value": 0.2}
     parameters = weights(torch.float32, "hpu")
     scheduled = optimizers.FusedAdagrad(parameters, lr=0.1)
     scheduled.param_groups[0]["lr"] = 0.0  # as a scheduler sets it
@@ -200,7 +201,8 @@ def test_an_average_moves_by_a_growing_decay(hpu: ModuleType) -> None:
     average.update_attr(model, include=("note",))
 
     kept = 0.5 * (1 - math.exp(-1 / 2000))
-    assert average.ema.weight.flatten().tolist() == pytest.approx([1 - kept] * 2)
+    averaged: Any = average.ema
+    assert averaged.weight.flatten().tolist() == pytest.approx([1 - kept] * 2)
     assert average.ema.note == "kept"
 
 

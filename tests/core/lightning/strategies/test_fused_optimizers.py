@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -127,7 +128,7 @@ def test_a_chip_that_denies_them_says_why(namespace: Namespace, build: Build, cl
 @pytest.mark.parametrize("kind", [Adam, AdamW, SGD])
 def test_torchs_fused_trains_as_the_unfused(namespace: Namespace, build: Build, kind: Any) -> None:
     trained = [
-        train_one_step(namespace, for_one_step(namespace, build), lambda each, on=fused: kind(each, lr=0.1, fused=on))
+        train_one_step(namespace, for_one_step(namespace, build), partial(kind, lr=0.1, fused=fused))
         for fused in (True, False)
     ]
 
@@ -145,7 +146,8 @@ def train_one_step(namespace: Namespace, host: Any, make: Callable[[Any], Optimi
     if namespace.is_trainer:
         module = _module(namespace, make)
         host.fit(module, torch.utils.data.DataLoader(torch.ones(2, 3), batch_size=2))  # type: ignore[arg-type]
-        return module.layer.weight.detach().cpu()
+        trained: torch.Tensor = module.layer.weight.detach().cpu()
+        return trained
     host.launch()
     layer = nn.Linear(3, 2)
     wrapped, optimizer = host.setup(layer, make(layer.parameters()))
@@ -195,7 +197,7 @@ def test_a_vendors_state_opens_where_northbridge_is_not(vendors: Backend) -> Non
     assert torch.allclose(continued, stepped(plain, 2, stepped(plain, 3)[1])[0], atol=1e-9)
 
 
-def test_a_state_that_the_vendors_class_saved_alone_opens_in_torchs(vendors: Backend) -> None:
+def test_a_state_saved_without_northbridge_opens_in_torchs(vendors: Backend) -> None:
     _, saved = stepped(GroupedAdamW, 3)  # outside of Northbridge: its states count nothing
 
     continued, _ = stepped(plain, 2, saved, vendors)
@@ -237,6 +239,14 @@ def test_a_state_without_bias_correction_is_refused_by_torchs(vendors: Backend) 
         "the optimizer's state was saved with bias_correction=False, which AdamW lacks. Fix: load it with the class"
         " that saved it"
     )
+
+
+def test_the_count_of_another_packages_optimizer_is_left_alone() -> None:
+    _, saved = stepped(GroupedAdamW, 3)
+
+    _, after = stepped(GroupedAdamW, 1, saved, named.load("cpu_sim"))  # a chip whose vendor has no such class
+
+    assert after["param_groups"][0]["step"] == 4
 
 
 def test_counts_that_differ_within_a_group_are_refused(vendors: Backend) -> None:

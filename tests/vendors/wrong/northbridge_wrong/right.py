@@ -84,6 +84,7 @@ def capabilities(**others: Any) -> northbridge.Capabilities:
         "float8",
         "graphs",
         "fused_optimizers",
+        "compile",
         "inference_mode",
         "sync_batchnorm",
         "sharding",

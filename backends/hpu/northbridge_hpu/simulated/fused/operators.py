@@ -222,4 +222,5 @@ def clip_norm(gradients: Tensors, max_norm: Tensor, _norm_type: float) -> Tensor
 
 
 def _norm(tensors: Tensors) -> Tensor:
-    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in tensors]))
+    norm: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in tensors]))
+    return norm

@@ -107,9 +107,9 @@ class _UncorrectedAdamW(AdamW):
     def step(self, closure: Any = None) -> Any:
         asked = [group["eps"] for group in self.param_groups]
         for group, eps in zip(self.param_groups, asked, strict=True):
-            taken = max((float(self.state[each]["step"]) for each in group["params"] if self.state[each]), default=0.0)
-            group["eps"] = eps / (1 - group["betas"][1] ** (taken + 1)) ** 0.5
-        super().step(closure)  # type: ignore[no-untyped-call]  # torch's
+            counts = [float(self.state[each]["step"]) for each in group["params"] if self.state[each]]
+            group["eps"] = eps / (1 - group["betas"][1] ** (max(counts, default=0) + 1)) ** 0.5
+        super().step(closure)
         for group, eps in zip(self.param_groups, asked, strict=True):
             group["eps"] = eps
 
