@@ -91,6 +91,7 @@ class Library(_Facts):
     )
     lacks: Lacks = pydantic.Field(default=Lacks(), description="a table")
     reduces: Reduces | None = pydantic.Field(default=None, description="a table with natively and through")
+    deadlines: bool = pydantic.Field(default=True, description="true or false (whether it honours timeout=)")
 
 
 class SimulatedDevice(_Facts):

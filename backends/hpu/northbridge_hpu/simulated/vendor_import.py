@@ -13,14 +13,17 @@ from northbridge_hpu.simulated.acquisition import acquire
 from northbridge_hpu.simulated.fused import operators
 from northbridge_hpu.simulated.mode import is_lazy, keeps_int64
 from northbridge_hpu.simulated.record import set_variable, variable
+from northbridge_hpu.simulated.settings import HPUSimSettings
 
 _SOURCES = Path(__file__).with_name("csrc")
 
 
 def load() -> None:
     """Make the simulated Gaudi torch's device, with all changes of the vendor's import to torch and the environment."""
+    card = machine.card()
+    library = card.collective.model_copy(update={"deadlines": HPUSimSettings.read().timeout == "honoured"})
     northbridge_cpu_sim.install(
-        machine.card(),
+        card.model_copy(update={"collective": library}),
         sources=_SOURCES if _SOURCES.is_dir() else None,
         acquire=acquire,
         held_as=lambda: {} if keeps_int64() else {"int64": "int32"},
