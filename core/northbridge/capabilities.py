@@ -115,7 +115,7 @@ class Capabilities:
     fused_optimizers: Claim = _claim("optimizers whose step is one kernel of the vendor's", default=not_driven)
     profiler: Claim = _claim("the chip's work shows in Lightning's PyTorchProfiler")
     recompilation: Claim = _claim("a new shape shows as a graph that is compiled", default=not_driven)
-    data_loaders: Claim = _claim("the vendor's loaders decode on the chip", default=not_driven)
+    data_loaders: Claim = _claim("the vendor's loaders decode on the chip")
     deepspeed: Claim = _claim("DeepSpeed's sharded training", default=not_driven)
     fsdp: Claim = _claim("torch's first FSDP", default=not_driven)
     """FSDP2 is :attr:`sharding`."""

@@ -79,7 +79,9 @@ def northbridge_backend() -> northbridge.Backend:
         SimCCL(),
         SimBridge(),
         northbridge.Capabilities.of_level(
-            "C3", **{"simulated": True, **dict.fromkeys(_CLAIMED, northbridge.yes), **rounding_claims()}
+            "C3",
+            data_loaders=northbridge.no("it has no decoder"),
+            **{"simulated": True, **dict.fromkeys(_CLAIMED, northbridge.yes), **rounding_claims()},
         ),
     )
 

@@ -25,6 +25,7 @@ def northbridge_backend() -> northbridge.Backend:
             float64=northbridge.no("it is stored as float64 and computed as float32 there"),
             fork=northbridge.no("the vendor's driver does not survive a fork"),
             profiler=northbridge.yes,
+            data_loaders=northbridge.yes,
         ),
         acceleration=HPUAcceleration(),
     )

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 import northbridge
+from northbridge_hpu.data import HabanaDataLoader as HabanaDataLoader
 from northbridge_hpu.settings import HPUSettings
 
 
@@ -83,7 +84,10 @@ _unsupported = northbridge.unsupported_names(
     __name__,
     backend="hpu",
     instead={
-        "HPUDataModule": ("data_loaders", "give the Trainer torch's DataLoader"),
+        "HPUDataModule": (
+            "data_loaders",
+            "in train_dataloader() of a LightningDataModule, return HabanaDataLoader(ImageFolder(…), batch_size=32)",
+        ),
         "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
         "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
         "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),

@@ -6,6 +6,7 @@ from northbridge_cpu_sim import Record
 
 RECORD = Record(
     "habana_frameworks",
+    "habana_dataloader",
     "pyhlml",
     "northbridge_hpu.simulated",
     names={"habana_frameworks.torch.core.hpu": "torch.hpu", "habana_frameworks.torch.hpu": "torch.hpu"},
