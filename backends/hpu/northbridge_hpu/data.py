@@ -67,6 +67,7 @@ def _build(args: tuple[Any, ...], kwargs: dict[str, Any], kind: str, card: str, 
             " or use torch's DataLoader",
             backend="hpu",
         ) from error
+    loader: Any = None
     printed, refused = io.StringIO(), ""
     with northbridge.keep_environment((_FALLBACK,)), contextlib.redirect_stdout(printed):
         os.environ[_FALLBACK] = ""  # the vendor tests whether it is empty

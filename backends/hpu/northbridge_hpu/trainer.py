@@ -80,18 +80,20 @@ class HPUProfiler(northbridge.ProfilerName, backend="hpu"):
         HPUSettings.read().reject_other_profiles()
 
 
+_DDP = "write strategy='hpu_ddp'"
+
 _unsupported = northbridge.unsupported_names(
     __name__,
     backend="hpu",
     instead={
+        "HPUDeepSpeedPrecisionPlugin": ("deepspeed", f"{_DDP} and precision='bf16-mixed'"),
+        "HPUDeepSpeedStrategy": ("deepspeed", _DDP),
         "HPUDataModule": (
             "data_loaders",
             "in train_dataloader() of a LightningDataModule, return HabanaDataLoader(ImageFolder(…), batch_size=32)",
         ),
-        "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-        "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
-        "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-        "HPUFSDPStrategy": ("fsdp", "write strategy='hpu_ddp'"),
+        "HPUFSDPPrecision": ("fsdp", f"{_DDP} and precision='bf16-mixed'"),
+        "HPUFSDPStrategy": ("fsdp", _DDP),
     },
 )
 

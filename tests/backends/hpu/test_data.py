@@ -127,7 +127,7 @@ REFUSED = "The vendor's class would use torch's DataLoader instead. Fix: use tor
         ({"PT_HPU_MEDIA_PIPE": "0"}, {}, "GAUDI2: 'pin_memory' is supported only as True"),
     ],
 )
-def test_images_that_the_vendor_would_load_with_torch_are_refused(
+def test_images_that_would_be_loaded_with_torch_are_refused(
     pictures: ImageFolder,
     set_variables: Callable[[dict[str, str]], None],
     environ: dict[str, str],
@@ -199,7 +199,8 @@ class Places(pl.LightningModule):
 
     def training_step(self, batch: Any) -> Tensor:
         self.inside.append(batch[0].data_ptr())
-        return (batch[0] * self.weight).sum()
+        loss: Tensor = (batch[0] * self.weight).sum()
+        return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), 0.0)

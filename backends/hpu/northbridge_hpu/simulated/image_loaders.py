@@ -29,7 +29,7 @@ _EACH = {
 _AEON = {**_EACH, "shuffle": False, "num_workers": 8, "pin_memory": True, "prefetch_factor": 2}
 
 
-class HabanaDataLoader:
+class VendorsDataLoader:
     """Chooses a loader by the data set and the generation; any error ends in torch's DataLoader."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -46,7 +46,7 @@ class HabanaDataLoader:
             print(f"Failed to initialize Habana Dataloader, error: {error}\nRunning with PyTorch Dataloader")
             self.dataloader = DataLoader(*args, **kwargs)
 
-    def __iter__(self) -> HabanaDataLoader:
+    def __iter__(self) -> VendorsDataLoader:
         self.iter = iter(self.dataloader)
         return self
 
@@ -66,7 +66,7 @@ class ImageLoader(DataLoader[Any]):
         try:
             ranks = dist.get_world_size() if dist.is_initialized() else 1
             rank = dist.get_rank() if dist.is_initialized() else 0
-            if _takes_aeon(asked["dataset"], ranks):
+            if _uses_aeon(asked["dataset"], ranks):
                 _enforce(asked, _AEON, required="pin_memory")
                 self.aeon = _Batches(asked, rank, ranks, device="cpu", shuffle=False)
             elif _get_device_type() == synDeviceType.synDeviceGaudi2:
@@ -125,7 +125,7 @@ def _is_coco(dataset: Any) -> bool:
         return False
 
 
-def _takes_aeon(dataset: Any, ranks: int) -> bool:
+def _uses_aeon(dataset: Any, ranks: int) -> bool:
     media_is_off = (variable("PT_HPU_MEDIA_PIPE") or "").lower() in ("false", "0", "f")
     if not media_is_off and ranks > 1 and _is_coco(dataset):
         several = (variable("PT_HPU_ENABLE_MEDIA_PIPE_SSD_MULTI_CARD") or "").lower() in ("true", "1", "t")
