@@ -121,7 +121,7 @@ class Capabilities:
     recompilation: Claim = _claim("a new shape shows as a graph that is compiled")
     """If ``no``, the callback ``RecompilationMonitor`` is refused."""
 
-    data_loaders: Claim = _claim("the vendor's loaders decode on the chip", default=not_driven)
+    data_loaders: Claim = _claim("the vendor's loaders decode on the chip")
     deepspeed: Claim = _claim("DeepSpeed's sharded training", default=not_driven)
     fsdp: Claim = _claim("torch's first FSDP", default=not_driven)
     """FSDP2 is :attr:`sharding`."""

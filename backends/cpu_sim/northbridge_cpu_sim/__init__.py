@@ -32,6 +32,11 @@ if TYPE_CHECKING:
         faults_met as faults_met,
         planned_faults as planned_faults,
     )
+    from northbridge_cpu_sim.module.kernels import (
+        Kernel as Kernel,
+        record_kernels as record_kernels,
+        recorded_kernels as recorded_kernels,
+    )
     from northbridge_cpu_sim.simulation.installation import install as install
     from northbridge_cpu_sim.simulation.record import Record as Record
     from northbridge_cpu_sim.simulation.server import Server as Server
@@ -42,6 +47,7 @@ _HOMES = {
     "errors": ("BuildError", "CardTakenError", "DeviceFileError", "FaultError", "ServerError"),
     "faults.fault": ("Fault",),
     "faults.plan": ("MetFault", "count_step", "faults_met", "planned_faults"),
+    "module.kernels": ("Kernel", "record_kernels", "recorded_kernels"),
     "simulation.installation": ("install",),
     "simulation.record": ("Record",),
     "simulation.server": ("Server",),
@@ -85,7 +91,9 @@ def northbridge_backend() -> northbridge.Backend:
         SimCCL(),
         SimBridge(),
         northbridge.Capabilities.of_level(
-            "C3", **{"simulated": True, **dict.fromkeys(_CLAIMED, northbridge.yes), **rounding_claims()}
+            "C3",
+            data_loaders=northbridge.no("it has no decoder"),
+            **{"simulated": True, **dict.fromkeys(_CLAIMED, northbridge.yes), **rounding_claims()},
         ),
         acceleration=SimAcceleration(),
     )

@@ -29,6 +29,7 @@ def northbridge_backend() -> northbridge.Backend:
             fork=northbridge.no("the vendor's driver does not survive a fork"),
             profiler=northbridge.yes,
             recompilation=northbridge.yes,
+            data_loaders=northbridge.yes,
         ),
         acceleration=HPUAcceleration(),
     )

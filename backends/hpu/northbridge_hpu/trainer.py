@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import northbridge
+from northbridge_hpu.data import HabanaDataLoader as HabanaDataLoader
 from northbridge_hpu.settings import HPUSettings
 
 if TYPE_CHECKING:
@@ -105,15 +106,20 @@ class HPUProfiler(northbridge.ProfilerName, backend="hpu"):
         HPUSettings.read().reject_other_profiles()
 
 
+_DDP = "write strategy='hpu_ddp'"
+
 _unsupported = northbridge.unsupported_names(
     __name__,
     backend="hpu",
     instead={
-        "HPUDataModule": ("data_loaders", "give the Trainer torch's DataLoader"),
-        "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-        "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
-        "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-        "HPUFSDPStrategy": ("fsdp", "write strategy='hpu_ddp'"),
+        "HPUDeepSpeedPrecisionPlugin": ("deepspeed", f"{_DDP} and precision='bf16-mixed'"),
+        "HPUDeepSpeedStrategy": ("deepspeed", _DDP),
+        "HPUDataModule": (
+            "data_loaders",
+            "in train_dataloader() of a LightningDataModule, return HabanaDataLoader(ImageFolder(…), batch_size=32)",
+        ),
+        "HPUFSDPPrecision": ("fsdp", f"{_DDP} and precision='bf16-mixed'"),
+        "HPUFSDPStrategy": ("fsdp", _DDP),
     },
 )
 

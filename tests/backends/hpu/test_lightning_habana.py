@@ -32,7 +32,6 @@ class TestLightningHabana(Predecessor):
         "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
         "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
         "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-        "HPUDataModule": ("data_loaders", "give the Trainer torch's DataLoader"),
     }
 
 

@@ -89,7 +89,7 @@ def test_the_values_for_torchs_profiler_are_accepted(monkeypatch: pytest.MonkeyP
     else:
         monkeypatch.setenv("HABANA_PROFILE", value)
 
-    assert northbridge.get("hpu").acceleration.profiler_activity().name == "HPU"
+    assert str(northbridge.get("hpu").acceleration.profiler_activity()) == "ProfilerActivity.HPU"
     assert repr(northbridge_hpu.HPUProfiler(row_limit=5)) == "HPUProfiler(row_limit=5)"
 
 

@@ -17,6 +17,7 @@ _GRAPHS = (
 
 RECORD = Record(
     "habana_frameworks",
+    "habana_dataloader",
     "pyhlml",
     "northbridge_hpu.simulated",
     names={

@@ -21,12 +21,14 @@ class _TracedProfileMixin:
     @property
     def traces(self) -> list[Trace]:
         """The traces so far, without those that could not be read."""
-        return self.__dict__.setdefault("_traces", [])
+        kept: list[Trace] = self.__dict__.setdefault("_traces", [])
+        return kept
 
     @property
     def problems(self) -> list[str]:
         """Why traces could not be read."""
-        return self.__dict__.setdefault("_problems", [])
+        kept: list[str] = self.__dict__.setdefault("_problems", [])
+        return kept
 
     @property
     def on_trace_ready(self) -> Callable[[Any], None]:

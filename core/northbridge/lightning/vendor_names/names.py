@@ -314,11 +314,13 @@ def unsupported_names(module: str, *, backend: str, instead: Mapping[str, tuple[
 @cache
 def _unsupported(name: str, backend: str, capability: str, instead: str) -> type:
     def reject(cls: type, *args: object, **kwargs: object) -> NoReturn:
-        reason = get(backend).capabilities.claims()[capability].reason or not_driven.reason
-        raise UnsupportedError(
-            f"{name}: {capability!r} on {backend!r} is unknown: {reason}. Fix: {instead}",
-            capability=capability,
-        )
+        claim = get(backend).capabilities.claims()[capability]
+        if claim.answer == "yes":
+            said = f"{name} is not a class of Northbridge, which has {capability!r} on {backend!r} without it"
+        else:
+            word = "not supported" if claim.denied else "unknown"
+            said = f"{name}: {capability!r} on {backend!r} is {word}: {claim.reason or not_driven.reason}"
+        raise UnsupportedError(f"{said}. Fix: {instead}", capability=capability)
 
     return type(name, (), {"__new__": reject, "__doc__": f"Refuses to be made; {instead}."})
 

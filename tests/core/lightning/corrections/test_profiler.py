@@ -163,18 +163,22 @@ def test_a_chip_that_denies_it_is_not_asked(claims: Claims, monkeypatch: pytest.
     assert chosen["activities"] == [ProfilerActivity.CPU]
 
 
+class Vendors(Enum):
+    CPU = 1
+    PrivateUse1 = 2
+
+
 def test_activities_are_those_of_the_vendors_enumeration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Lightning has imported torch's enumeration before."""
     named.load("cpu_sim")
-    vendors = Enum("ProfilerActivity", "CPU PrivateUse1")
-    monkeypatch.setattr(torch.profiler, "ProfilerActivity", vendors)
+    monkeypatch.setattr(torch.profiler, "ProfilerActivity", Vendors)
     chosen = {"activities": [ProfilerActivity.CPU, ProfilerActivity.MTIA]}
 
     profiler.add_chip(chosen)
 
-    assert chosen["activities"] == [vendors["CPU"], ProfilerActivity.MTIA]
+    assert chosen["activities"] == [Vendors.CPU, ProfilerActivity.MTIA]
 
 
 class FlintProfiler(ProfilerName, backend="flint"):

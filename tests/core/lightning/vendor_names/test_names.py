@@ -449,7 +449,7 @@ def test_to_use_it_is_refused_with_the_reason_and_what_to_do() -> None:
         loader(1, batch_size=2)
 
     assert str(refusal.value) == (
-        "SimLoader: 'data_loaders' on 'cpu_sim' is unknown: Northbridge does not drive it yet. Fix: use torch's"
+        "SimLoader: 'data_loaders' on 'cpu_sim' is not supported: it has no decoder. Fix: use torch's"
     )
     assert refusal.value.capability == "data_loaders"
 
@@ -461,6 +461,17 @@ def test_an_unknown_without_a_reason_is_not_driven(claims: Claims) -> None:
         UnsupportedError, match=r"on 'cpu_sim' is unknown: Northbridge does not drive it yet. Fix: use torch's"
     ):
         look_up("SimLoader")()
+
+
+def test_a_name_of_what_is_there_under_another_says_so(claims: Claims) -> None:
+    claims(data_loaders=northbridge.yes)
+
+    with pytest.raises(UnsupportedError) as refusal:
+        look_up("SimLoader")()
+
+    assert str(refusal.value) == (
+        "SimLoader is not a class of Northbridge, which has 'data_loaders' on 'cpu_sim' without it. Fix: use torch's"
+    )
 
 
 def test_a_precision_may_be_a_number_as_for_a_trainer() -> None:

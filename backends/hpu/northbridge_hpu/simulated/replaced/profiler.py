@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.profiler
 
-from northbridge_cpu_sim.module.kernels import Kernel, record_kernels, recorded_kernels
+from northbridge_cpu_sim import Kernel, record_kernels, recorded_kernels
 from northbridge_hpu.simulated.devices import _lazy_init, get_device_name
 from northbridge_hpu.simulated.memory import memory_reserved
 from northbridge_hpu.simulated.record import RECORD, variable
