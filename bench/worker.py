@@ -44,6 +44,8 @@ class StepTimer(Callback):
 
 def train(job: Job) -> Answer | None:
     """Fit a new model with a new Trainer; only rank 0 has an answer."""
+    if job.watched:
+        from northbridge.lightning.pytorch import RecompilationMonitor
     torch.set_num_threads(job.threads)
     timer = StepTimer()
     task = TASKS[job.task]
@@ -54,7 +56,7 @@ def train(job: Job) -> Answer | None:
             precision=job.precision,  # type: ignore[arg-type]  # one of Lightning's words
             strategy="ddp" if job.devices > 1 else "auto",
             max_epochs=1,
-            callbacks=[timer],
+            callbacks=[timer, *([RecompilationMonitor()] if job.watched else [])],
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,

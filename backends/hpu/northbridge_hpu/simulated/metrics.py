@@ -17,15 +17,15 @@ from northbridge_hpu.simulated.record import variable
 Statistics = list[tuple[str, object]]
 
 
-class MetricNotFound(Exception):  # noqa: N818 - the vendor's name
+class MetricNotFound(Exception):
     """There is no metric of this name."""
 
 
-class InvalidMetricDumpFileFormat(Exception):  # noqa: N818
+class InvalidMetricDumpFileFormat(Exception):
     """The vendor's software declares it, and does not raise it."""
 
 
-class InvalidMetricDumpTrigger(Exception):  # noqa: N818
+class InvalidMetricDumpTrigger(Exception):
     """The vendor's software declares it, and does not raise it."""
 
 

@@ -53,7 +53,7 @@ class _RecompilationMonitorMixin:
 
     def counts(self) -> dict[str, float]:
         """Return the graphs of this rank's fit by name: ours, ``torch.compile``'s, and the vendor's own counts."""
-        counts: dict[str, float] = {"graphs": sum(graph.stage != COMPILED for graph in self.graphs)}
+        counts: dict[str, float] = {"graphs": self._number()}
         if self._compiled is not None and self._compiled.count:
             counts[COMPILED] = self._compiled.count
         for name, total in self._vendors().items():
@@ -78,16 +78,16 @@ class _RecompilationMonitorMixin:
         self._before = dict(self._vendors())
         self._steps.attach(pl_module)
 
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:  # noqa: ARG002
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:
         """Begin a step."""
         self._begin_step(trainer, batch)
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """End a step: show a new graph, and log the counts."""
         self._batches += 1
         new = self._end_step("train")
         if new or batch_idx == 0:  # a new epoch empties the progress bar
-            number = self.counts()["graphs"]
+            number = self._number()
             trainer.progress_bar_metrics["graphs"] = number
             # Not by self.log(): it puts a tensor on the chip, and would so change the graph of the step.
             trainer.callback_metrics["recompilation/graphs"] = torch.tensor(number)
@@ -99,7 +99,7 @@ class _RecompilationMonitorMixin:
         if trainer._logger_connector.should_update_logs:
             self._log(trainer)
 
-    def on_validation_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:  # noqa: ARG002
+    def on_validation_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:
         """Begin a step of validation."""
         self._begin_step(trainer, batch)
 
@@ -107,18 +107,18 @@ class _RecompilationMonitorMixin:
         """End a step of validation."""
         self._end_step("validate")
 
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Log the counts, and gather those of every rank."""
         self._log(trainer)
         if trainer.world_size > 1:
             mine = torch.tensor([len(self.graphs)], dtype=torch.int32, device=trainer.strategy.root_device)
             self.rank_graphs = trainer.strategy.all_gather(mine).flatten().tolist()
 
-    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """End the watch, and print the table."""
         self._end(trainer)
 
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ARG002
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """End the watch; print the table if the user stopped the fit."""
         if isinstance(exception, KeyboardInterrupt):
             self._end(trainer)
@@ -153,6 +153,9 @@ class _RecompilationMonitorMixin:
         for logger in trainer.loggers:
             logger.log_metrics(counts, step=trainer.fit_loop.epoch_loop._batches_that_stepped)
 
+    def _number(self) -> int:
+        return sum(graph.stage != COMPILED for graph in self.graphs)
+
     def _vendors(self) -> Mapping[str, float]:
         return {} if self._backend is None else self._backend.acceleration.compilations()
 
@@ -173,7 +176,6 @@ class _RecompilationMonitorMixin:
             f" {latest.first_step}, {latest.module!r} got {latest.inputs}. Fix: {fix}",
             stacklevel=2,
         )
-
 
 
 def _reject_unsupported(backend: Backend) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,8 +46,8 @@ class _Called:
 class StepGraphs:
     """Record the inputs of each module in each step, and tell which steps are new.
 
-    A graph is one step: which modules are called, in which order, in which mode, and the shapes, dtypes, whole numbers,
-    booleans and texts of their inputs, the batch first. Values of tensors and floating-point numbers are not part of it.
+    A graph is one step: which modules are called, in which order, in which mode, and the shapes, dtypes, whole
+    numbers, booleans and texts of their inputs, the batch first. Values of tensors and floating-point numbers are not part of it.
     """
 
     def __init__(self) -> None:
@@ -150,7 +151,7 @@ def _text(inputs: Sequence[Any]) -> str:
     """Return the shapes and dtypes in the record of one call."""
     shapes = [
         f"{tuple(shape) if isinstance(shape, torch.Size) else shape} {str(dtype).removeprefix('torch.')}"
-        for shape, dtype in zip(inputs, inputs[1:], strict=False)
+        for shape, dtype in itertools.pairwise(inputs)
         if isinstance(dtype, torch.dtype)
     ]
     others = [each for each in inputs if isinstance(each, str) and each != "nested"] if not shapes else []

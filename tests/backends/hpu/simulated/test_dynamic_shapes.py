@@ -38,11 +38,15 @@ def test_it_writes_which_modules_were_compiled_in_which_step(hpu: ModuleType, tm
 
     rows = table(tmp_path / "out_1.csv")
     names = ["Pair/first", "Pair/second", "Pair"]
-    assert [(row["Step"], row["Recompiling modules"]) for row in rows] == [(step, each) for step in "02" for each in names]
+    assert [(row["Step"], row["Recompiling modules"]) for row in rows] == [
+        (step, each) for step in "02" for each in names
+    ]
     assert {row["New in"] for row in rows} == {"True"}
     assert rows[0]["Class"] == "torch.nn.modules.linear.Linear"
     assert rows[0]["Location"].endswith("linear.py")
-    assert {row["Module name"]: row["Recompile count"] for row in table(tmp_path / "out_2.csv")} == dict.fromkeys(names, "2")
+    assert {row["Module name"]: row["Recompile count"] for row in table(tmp_path / "out_2.csv")} == dict.fromkeys(
+        names, "2"
+    )
 
 
 def test_in_lazy_mode_each_module_is_a_graph_of_its_own(run: Run, tmp_path: Path) -> None:

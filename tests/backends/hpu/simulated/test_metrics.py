@@ -9,13 +9,16 @@ import torch
 from tests.backends.hpu.gaudi import GAUDI
 from tests.backends.simulation.processes import Run
 
-COUNT = GAUDI.imports + """
+COUNT = (
+    GAUDI.imports
+    + """
 from habana_frameworks.torch.hpu.metrics import metric_global
 def compiled():
     return dict(metric_global("graph_compilation").stats())["TotalNumber"]
 def add(size):
     return torch.ones(size, device="hpu") + 1
 """
+)
 
 
 def numbers(metric: object) -> dict[str, object]:

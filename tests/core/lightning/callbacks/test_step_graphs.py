@@ -105,7 +105,12 @@ def test_nested_inputs_and_the_objects_of_a_batch_are_read(net: Net) -> None:
 
     graphs = StepGraphs()
     found = []
-    for batch in ({"a": (rows(1), [rows(1, 1)]), "n": None}, {"a": (rows(1), [rows(1)]), "n": None}, Batch(3), Batch(4)):
+    for batch in (
+        {"a": (rows(1), [rows(1, 1)]), "n": None},
+        {"a": (rows(1), [rows(1)]), "n": None},
+        Batch(3),
+        Batch(4),
+    ):
         graphs.begin_step(batch)
         found.append(graphs.end_step("train", 0))
 

@@ -11,6 +11,7 @@ import northbridge_wrong.plugin
 import northbridge_wrong.precision
 import northbridge_wrong.processes
 import northbridge_wrong.random_numbers
+import northbridge_wrong.recompilation
 import northbridge_wrong.reductions
 import northbridge_wrong.streams
 import northbridge_wrong.transfers
