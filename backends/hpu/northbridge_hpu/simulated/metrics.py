@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from northbridge_cpu_sim.module import operator_trace
 from northbridge_hpu.simulated.record import variable
 
-Statistics = list[tuple[str, object]]
+Statistics = list[tuple[str, Any]]
 
 
 class MetricNotFound(Exception):

@@ -13,7 +13,7 @@ from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import is_ours
 from northbridge.lightning.callbacks.compiled_graphs import STAGE as COMPILED, CompiledGraphs
 from northbridge.lightning.callbacks.graph_table import graph_table
-from northbridge.lightning.callbacks.step_graphs import BATCH, Graph, StepGraphs
+from northbridge.lightning.callbacks.step_graphs import BATCH, SeenGraph, StepGraphs
 
 _LEAST_NEW = 4
 _SHARE_NEW = 0.25
@@ -36,7 +36,7 @@ class _RecompilationMonitorMixin:
         if warn_after < 1:
             raise ArgumentsError(f"RecompilationMonitor(warn_after={warn_after}): expected 1 step or more")
         self.warn_after = warn_after
-        self.graphs: list[Graph] = []
+        self.graphs: list[SeenGraph] = []
         """Every graph of the last fit, in the order in which they were found."""
 
         self.rank_graphs: list[int] = []
@@ -139,7 +139,7 @@ class _RecompilationMonitorMixin:
         if self._steps is not None:
             self._steps.begin_step(batch)
 
-    def _end_step(self, stage: str) -> list[Graph]:
+    def _end_step(self, stage: str) -> list[SeenGraph]:
         """Return what is new in this step."""
         if self._steps is None or self._compiled is None:
             return []  # Trainer.validate() without a fit
@@ -159,7 +159,7 @@ class _RecompilationMonitorMixin:
     def _vendors(self) -> Mapping[str, float]:
         return {} if self._backend is None else self._backend.acceleration.compilations()
 
-    def _warn(self, trainer: Any, latest: Graph) -> None:
+    def _warn(self, trainer: Any, latest: SeenGraph) -> None:
         late = sum(batch > self._batches / 2 for batch in self._found_at)
         grows = late >= max(_LEAST_NEW, _SHARE_NEW * len(self._found_at))
         if self._warned or self._batches < self.warn_after or not grows:

@@ -19,7 +19,7 @@ BATCH = "batch"
 
 
 @dataclass
-class Graph:
+class SeenGraph:
     """A distinct graph: where and when it was first seen, and how often."""
 
     stage: str
@@ -47,11 +47,12 @@ class StepGraphs:
     """Record the inputs of each module in each step, and tell which steps are new.
 
     A graph is one step: which modules are called, in which order, in which mode, and the shapes, dtypes, whole
-    numbers, booleans and texts of their inputs, the batch first. Values of tensors and floating-point numbers are not part of it.
+    numbers, booleans and texts of their inputs, the batch first. Values of tensors and floating-point numbers are not
+    part of it.
     """
 
     def __init__(self) -> None:
-        self.graphs: dict[int, Graph] = {}
+        self.graphs: dict[int, SeenGraph] = {}
         self._record: list[Any] = []
         self._seen_inputs: set[int] = set()
         self._handles: list[Any] = []
@@ -76,7 +77,7 @@ class StepGraphs:
         self._record.append(_BATCH)
         _add(self._record.append, batch)
 
-    def end_step(self, stage: str, step: int) -> Graph | None:
+    def end_step(self, stage: str, step: int) -> SeenGraph | None:
         """End the step; return its graph if it is new."""
         record = tuple(self._record)
         self._record.clear()
@@ -85,7 +86,7 @@ class StepGraphs:
         if known is not None:
             known.steps += 1
             return None
-        graph = self.graphs[key] = Graph(stage, step, *self._explain(stage, record))
+        graph = self.graphs[key] = SeenGraph(stage, step, *self._explain(stage, record))
         return graph
 
     def _explain(self, stage: str, record: tuple[Any, ...]) -> tuple[str, str]:

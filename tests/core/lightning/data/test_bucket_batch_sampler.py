@@ -70,7 +70,7 @@ class TestOneRank:
 class TestSeveralRanks:
     @pytest.mark.parametrize("ranks", [2, 3])
     @pytest.mark.parametrize("drop_last", [False, True])
-    def test_in_each_step_all_ranks_have_a_batch_of_one_bucket_and_size(self, ranks: int, drop_last: bool) -> None:
+    def test_in_each_step_ranks_share_a_bucket_and_a_size(self, ranks: int, drop_last: bool) -> None:
         batches = [list(of_rank(rank, ranks, drop_last=drop_last, shuffle=True)) for rank in range(ranks)]
 
         assert {len(each) for each in batches} == {len(of_rank(0, ranks, drop_last=drop_last))}
