@@ -34,7 +34,7 @@ def test_it_writes_which_modules_were_compiled_in_which_step(hpu: ModuleType, tm
     model = detect_recompilation_auto_model(Pair().to("hpu"), "Pair", waittime=0, csv_out=str(tmp_path / "out"))
     for size in (17, 17, 19):
         model(torch.ones(size, 3, device="hpu"))
-    model.analyse_dynamicity()  # type: ignore[operator]  # added by the tool
+    model.analyse_dynamicity()
 
     rows = table(tmp_path / "out_1.csv")
     names = ["Pair/first", "Pair/second", "Pair"]

@@ -95,7 +95,8 @@ class TestSeveralRanks:
     def test_the_epoch_reaches_it_through_the_distributed_sampler(self) -> None:
         distributed = of_rank(0, shuffle=True)
         first = list(distributed)
-        distributed.sampler.set_epoch(1)  # type: ignore[attr-defined]
+        assert isinstance(distributed.sampler, DistributedSampler)
+        distributed.sampler.set_epoch(1)
 
         assert list(distributed) != first
 
@@ -106,7 +107,7 @@ class TestLightning:
         """Return the batch sampler that Lightning builds for a rank from the user's."""
         importlib.import_module(namespace.name)
         data = namespace.module("utilities.data")
-        loader = DataLoader(torch.zeros(len(LENGTHS)), batch_sampler=own)  # type: ignore[arg-type]
+        loader: DataLoader[Any] = DataLoader(torch.zeros(len(LENGTHS)), batch_sampler=own)  # type: ignore[arg-type]
         new = found.pop("sampler", None) or DistributedSampler(LENGTHS, num_replicas=2, rank=1)  # type: ignore[arg-type]
         rebuilt: BucketBatchSampler = data._update_dataloader(loader, new, **found).batch_sampler
         return rebuilt
@@ -128,7 +129,7 @@ class TestLightning:
     def test_its_epochs_reach_the_sampler(self, namespace: Namespace) -> None:
         own = sampler(shuffle=True)
         first = list(own)
-        namespace.fabric_module("utilities.data")._set_sampler_epoch(DataLoader([0], batch_sampler=own), 1)  # type: ignore[arg-type, var-annotated]
+        namespace.fabric_module("utilities.data")._set_sampler_epoch(DataLoader([0], batch_sampler=own), 1)  # type: ignore[arg-type]
 
         assert list(own) != first
 

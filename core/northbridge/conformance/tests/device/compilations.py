@@ -45,7 +45,7 @@ class Compilations(OneDevice):
 def _step(bridge: northbridge.Bridge, device: torch.device, size: int) -> None:
     weight = torch.ones(3, 11, device=device, requires_grad=True)
     inputs = torch.ones(size, 3).to(device)
-    (inputs @ weight).relu().sum().backward()
+    torch.autograd.backward((inputs @ weight).relu().sum())
     bridge.after_backward()
     with torch.no_grad():
         weight -= 0.1 * weight
