@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ def table(file: Path) -> list[dict[str, str]]:
 def test_it_writes_which_modules_were_compiled_in_which_step(hpu: ModuleType, tmp_path: Path) -> None:
     from habana_frameworks.torch.utils.experimental import detect_recompilation_auto_model
 
-    model = detect_recompilation_auto_model(Pair().to("hpu"), "Pair", waittime=0, csv_out=str(tmp_path / "out"))
+    model: Any = detect_recompilation_auto_model(Pair().to("hpu"), "Pair", waittime=0, csv_out=str(tmp_path / "out"))
     for size in (17, 17, 19):
         model(torch.ones(size, 3, device="hpu"))
     model.analyse_dynamicity()
