@@ -50,6 +50,7 @@ MEASUREMENTS: dict[str, Callable[..., Measurement]] = {
     "step-fsdp2": ranks.measure_sharded_step,
     "memory": step.measure_memory,
     "strategy": strategy.measure_strategy,
+    "recompilation-watch": step.measure_recompilation_watch,
     "sync-dist": step.measure_logging,
     "checkpoint-save": partial(checkpoint.measure_checkpoint, "save_seconds"),
     "checkpoint-load": partial(checkpoint.measure_checkpoint, "load_seconds"),

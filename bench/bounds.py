@@ -47,6 +47,7 @@ BOUNDS = (
     Bound("step-fsdp2", "2-rank FSDP2 step, Transformer: cpu_sim over simccl ÷ CPU over Gloo", "×", 1.10),
     Bound("memory", "peak memory of the process, ConvNet: cpu_sim ÷ CPU", "×", 1.10),
     Bound("strategy", "training step, one parameter, on the CPU: our strategy ÷ Lightning's", "×", 1.02),
+    Bound("recompilation-watch", "training step, MLP: with RecompilationMonitor ÷ without, on cpu_sim", "×", 1.02),
     Bound("sync-dist", "2 ranks, a metric logged with sync_dist: cpu_sim over simccl ÷ CPU over Gloo", "×", 1.10),
     Bound("checkpoint-save", "a checkpoint of 500 MB, saved: cpu_sim ÷ CPU", "×", 1.05),
     Bound("checkpoint-load", "a checkpoint of 500 MB, loaded: cpu_sim ÷ CPU", "×", 1.05),

@@ -113,6 +113,8 @@ class Acceleration:
     def compilations(self) -> Mapping[str, float]:
         """Return the vendor's counts of this process, such as compiled graphs, by name; claim ``recompilation``.
 
-        Called after each step by a run that watches for recompilation. Empty, the default, if the vendor counts none.
+        Totals since the software was loaded: one of them grows when a graph is compiled, and none shrinks. Called by
+        ``RecompilationMonitor`` at the start and end of a fit, and every ``log_every_n_steps`` steps. Empty, the
+        default, if the vendor counts none.
         """
         return {}

@@ -48,6 +48,7 @@ LIMITS = {
     "step-fsdp2": (1.10, "×"),
     "memory": (1.10, "×"),
     "strategy": (1.02, "×"),
+    "recompilation-watch": (1.02, "×"),
     "sync-dist": (1.10, "×"),
     "checkpoint-save": (1.05, "×"),
     "checkpoint-load": (1.05, "×"),

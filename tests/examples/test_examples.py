@@ -67,7 +67,23 @@ def test_the_profile_has_a_table_and_a_trace_of_each_rank(tmp_path: Path) -> Non
     assert calls == [6, 6]  # two layers, three steps
 
 
-@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_padding_to_few_lengths_leaves_few_graphs(tmp_path: Path) -> None:
+    ran = run_script(EXAMPLES / "recompilation.py", folder=tmp_path)
+
+    assert ran.status == 0, ran.said
+    assert re.findall(r"graphs: train (\d+)", ran.said) == ["39", "4"]
+    assert "Fix: pad the batches to few lengths" in ran.said
+
+
+ABOUT_NORTHBRIDGE = ("recompilation.py",)
+"""Examples of what Lightning has not."""
+
+
+@pytest.mark.parametrize(
+    "example",
+    sorted({*EXAMPLES.glob("*.py")} - {EXAMPLES / each for each in ABOUT_NORTHBRIDGE}),
+    ids=lambda path: path.name,
+)
 def test_an_example_imports_nothing_of_northbridge(example: Path) -> None:
     statements = [
         each for each in ast.walk(ast.parse(example.read_text())) if isinstance(each, ast.Import | ast.ImportFrom)

@@ -219,7 +219,9 @@ class TestCompilations:
     def test_the_cache_counts_where_the_vendor_counts_it(self, run: Run) -> None:
         program = "torch.ones(2, device='hpu'); torch.ones(2, device='hpu'); print(backend.acceleration.compilations())"
         said = run(
-            program, first="import northbridge, torch\nbackend = northbridge.load('hpu')\n", PT_HPU_ENABLE_CACHE_METRICS="1"
+            program,
+            first="import northbridge, torch\nbackend = northbridge.load('hpu')\n",
+            PT_HPU_ENABLE_CACHE_METRICS="1",
         )
 
         assert "'recipe_cache hits': 1.0, 'recipe_cache misses': 1.0" in said

@@ -1,8 +1,8 @@
 """Distinct graphs that have run on the chip: the simulated chip's count of what a real one would compile.
 
 A graph is the sequence of operators between two markers, or one operator where the vendor's software has no markers:
-their names, and the shapes, dtypes, whole numbers, booleans and texts of their inputs. A floating-point number, such as a
-learning rate, is an input. The simulated chip compiles nothing: it counts the graphs that it has not run before.
+their names, and the shapes, dtypes, whole numbers, booleans and texts of their inputs. A floating-point number, such as
+a learning rate, is an input. The simulated chip compiles nothing: it counts the graphs that it has not run before.
 """
 
 from __future__ import annotations

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from northbridge_cpu_sim.module import operator_trace
 from northbridge_hpu.simulated.record import variable
 
-Statistics = list[tuple[str, object]]
+Statistics = list[tuple[str, Any]]
 
 
-class MetricNotFound(Exception):  # noqa: N818 - the vendor's name
+class MetricNotFound(Exception):
     """There is no metric of this name."""
 
 
-class InvalidMetricDumpFileFormat(Exception):  # noqa: N818
+class InvalidMetricDumpFileFormat(Exception):
     """The vendor's software declares it, and does not raise it."""
 
 
-class InvalidMetricDumpTrigger(Exception):  # noqa: N818
+class InvalidMetricDumpTrigger(Exception):
     """The vendor's software declares it, and does not raise it."""
 
 

@@ -44,7 +44,7 @@ class MetricsFile:
         for metric in metrics:
             is_first = self._file is None
             file = self._file = self._file or _create(self._name)
-            now = datetime.now()  # noqa: DTZ005 - in the time of this machine, as the vendor's
+            now = datetime.now()
             if self._kind is Format.json:
                 entry = {"metric_name": metric.name(), "triggered_by": trigger.value, "generated_on": now.isoformat()}
                 file.write(("[" if is_first else ",\n") + json.dumps({**entry, "statistics": dict(metric.stats())}))

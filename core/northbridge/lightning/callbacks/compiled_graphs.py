@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from northbridge.lightning.callbacks.step_graphs import Graph
+from northbridge.lightning.callbacks.step_graphs import SeenGraph
 
 STAGE = "torch.compile"
 
@@ -21,7 +21,7 @@ class CompiledGraphs:
         self._counter = _counter()
         self._known = {each.compile_id for each in _compilations()}
 
-    def new(self, step: int) -> list[Graph]:
+    def new(self, step: int) -> list[SeenGraph]:
         """Return the compilations since the last call, each with its function and the reason that torch gives."""
         counter = _counter()
         if counter == self._counter:
@@ -30,7 +30,7 @@ class CompiledGraphs:
         self._counter = counter
         found = [each for each in _compilations() if each.compile_id not in self._known]
         self._known |= {each.compile_id for each in found}
-        return [Graph(STAGE, step, _place(each), _reason(each), steps=0) for each in found]
+        return [SeenGraph(STAGE, step, _place(each), _reason(each), steps=0) for each in found]
 
 
 def _counter() -> int:

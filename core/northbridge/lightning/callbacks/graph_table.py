@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from northbridge.lightning.callbacks.step_graphs import Graph
+from northbridge.lightning.callbacks.step_graphs import SeenGraph
 
 _ROWS = 20
 _COLUMNS = ("stage", "first step", "steps", "module", "inputs")
@@ -13,7 +13,7 @@ _NUMBERS = (1, 2)
 """The columns that are aligned to the right."""
 
 
-def graph_table(graphs: Sequence[Graph], counts: Mapping[str, float], steps: int) -> str:
+def graph_table(graphs: Sequence[SeenGraph], counts: Mapping[str, float], steps: int) -> str:
     """Return the first graphs as a table, below the number of each stage and above the other ``counts``."""
     stages = Counter(graph.stage for graph in graphs)
     found = ", ".join(f"{stage} {number}" for stage, number in sorted(stages.items()))
@@ -32,5 +32,5 @@ def graph_table(graphs: Sequence[Graph], counts: Mapping[str, float], steps: int
     return "\n".join(lines)
 
 
-def _row(graph: Graph) -> tuple[str, ...]:
+def _row(graph: SeenGraph) -> tuple[str, ...]:
     return graph.stage, str(graph.first_step), str(graph.steps or ""), graph.module, graph.inputs

@@ -13,7 +13,7 @@ from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import is_ours
 from northbridge.lightning.callbacks.compiled_graphs import STAGE as COMPILED, CompiledGraphs
 from northbridge.lightning.callbacks.graph_table import graph_table
-from northbridge.lightning.callbacks.step_graphs import BATCH, Graph, StepGraphs
+from northbridge.lightning.callbacks.step_graphs import BATCH, SeenGraph, StepGraphs
 
 _LEAST_NEW = 4
 _SHARE_NEW = 0.25
@@ -36,7 +36,7 @@ class _RecompilationMonitorMixin:
         if warn_after < 1:
             raise ArgumentsError(f"RecompilationMonitor(warn_after={warn_after}): expected 1 step or more")
         self.warn_after = warn_after
-        self.graphs: list[Graph] = []
+        self.graphs: list[SeenGraph] = []
         """Every graph of the last fit, in the order in which they were found."""
 
         self.rank_graphs: list[int] = []
@@ -53,7 +53,7 @@ class _RecompilationMonitorMixin:
 
     def counts(self) -> dict[str, float]:
         """Return the graphs of this rank's fit by name: ours, ``torch.compile``'s, and the vendor's own counts."""
-        counts: dict[str, float] = {"graphs": sum(graph.stage != COMPILED for graph in self.graphs)}
+        counts: dict[str, float] = {"graphs": self._number()}
         if self._compiled is not None and self._compiled.count:
             counts[COMPILED] = self._compiled.count
         for name, total in self._vendors().items():
@@ -78,16 +78,16 @@ class _RecompilationMonitorMixin:
         self._before = dict(self._vendors())
         self._steps.attach(pl_module)
 
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:  # noqa: ARG002
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:
         """Begin a step."""
         self._begin_step(trainer, batch)
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """End a step: show a new graph, and log the counts."""
         self._batches += 1
         new = self._end_step("train")
         if new or batch_idx == 0:  # a new epoch empties the progress bar
-            number = self.counts()["graphs"]
+            number = self._number()
             trainer.progress_bar_metrics["graphs"] = number
             # Not by self.log(): it puts a tensor on the chip, and would so change the graph of the step.
             trainer.callback_metrics["recompilation/graphs"] = torch.tensor(number)
@@ -99,7 +99,7 @@ class _RecompilationMonitorMixin:
         if trainer._logger_connector.should_update_logs:
             self._log(trainer)
 
-    def on_validation_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:  # noqa: ARG002
+    def on_validation_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:
         """Begin a step of validation."""
         self._begin_step(trainer, batch)
 
@@ -107,18 +107,18 @@ class _RecompilationMonitorMixin:
         """End a step of validation."""
         self._end_step("validate")
 
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Log the counts, and gather those of every rank."""
         self._log(trainer)
         if trainer.world_size > 1:
             mine = torch.tensor([len(self.graphs)], dtype=torch.int32, device=trainer.strategy.root_device)
             self.rank_graphs = trainer.strategy.all_gather(mine).flatten().tolist()
 
-    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """End the watch, and print the table."""
         self._end(trainer)
 
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ARG002
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """End the watch; print the table if the user stopped the fit."""
         if isinstance(exception, KeyboardInterrupt):
             self._end(trainer)
@@ -139,7 +139,7 @@ class _RecompilationMonitorMixin:
         if self._steps is not None:
             self._steps.begin_step(batch)
 
-    def _end_step(self, stage: str) -> list[Graph]:
+    def _end_step(self, stage: str) -> list[SeenGraph]:
         """Return what is new in this step."""
         if self._steps is None or self._compiled is None:
             return []  # Trainer.validate() without a fit
@@ -153,10 +153,13 @@ class _RecompilationMonitorMixin:
         for logger in trainer.loggers:
             logger.log_metrics(counts, step=trainer.fit_loop.epoch_loop._batches_that_stepped)
 
+    def _number(self) -> int:
+        return sum(graph.stage != COMPILED for graph in self.graphs)
+
     def _vendors(self) -> Mapping[str, float]:
         return {} if self._backend is None else self._backend.acceleration.compilations()
 
-    def _warn(self, trainer: Any, latest: Graph) -> None:
+    def _warn(self, trainer: Any, latest: SeenGraph) -> None:
         late = sum(batch > self._batches / 2 for batch in self._found_at)
         grows = late >= max(_LEAST_NEW, _SHARE_NEW * len(self._found_at))
         if self._warned or self._batches < self.warn_after or not grows:
@@ -173,7 +176,6 @@ class _RecompilationMonitorMixin:
             f" {latest.first_step}, {latest.module!r} got {latest.inputs}. Fix: {fix}",
             stacklevel=2,
         )
-
 
 
 def _reject_unsupported(backend: Backend) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ BATCH = "batch"
 
 
 @dataclass
-class Graph:
+class SeenGraph:
     """A distinct graph: where and when it was first seen, and how often."""
 
     stage: str
@@ -45,12 +46,13 @@ class _Called:
 class StepGraphs:
     """Record the inputs of each module in each step, and tell which steps are new.
 
-    A graph is one step: which modules are called, in which order, in which mode, and the shapes, dtypes, whole numbers,
-    booleans and texts of their inputs, the batch first. Values of tensors and floating-point numbers are not part of it.
+    A graph is one step: which modules are called, in which order, in which mode, and the shapes, dtypes, whole
+    numbers, booleans and texts of their inputs, the batch first. Values of tensors and floating-point numbers are not
+    part of it.
     """
 
     def __init__(self) -> None:
-        self.graphs: dict[int, Graph] = {}
+        self.graphs: dict[int, SeenGraph] = {}
         self._record: list[Any] = []
         self._seen_inputs: set[int] = set()
         self._handles: list[Any] = []
@@ -75,7 +77,7 @@ class StepGraphs:
         self._record.append(_BATCH)
         _add(self._record.append, batch)
 
-    def end_step(self, stage: str, step: int) -> Graph | None:
+    def end_step(self, stage: str, step: int) -> SeenGraph | None:
         """End the step; return its graph if it is new."""
         record = tuple(self._record)
         self._record.clear()
@@ -84,7 +86,7 @@ class StepGraphs:
         if known is not None:
             known.steps += 1
             return None
-        graph = self.graphs[key] = Graph(stage, step, *self._explain(stage, record))
+        graph = self.graphs[key] = SeenGraph(stage, step, *self._explain(stage, record))
         return graph
 
     def _explain(self, stage: str, record: tuple[Any, ...]) -> tuple[str, str]:
@@ -150,7 +152,7 @@ def _text(inputs: Sequence[Any]) -> str:
     """Return the shapes and dtypes in the record of one call."""
     shapes = [
         f"{tuple(shape) if isinstance(shape, torch.Size) else shape} {str(dtype).removeprefix('torch.')}"
-        for shape, dtype in zip(inputs, inputs[1:], strict=False)
+        for shape, dtype in itertools.pairwise(inputs)
         if isinstance(dtype, torch.dtype)
     ]
     others = [each for each in inputs if isinstance(each, str) and each != "nested"] if not shapes else []

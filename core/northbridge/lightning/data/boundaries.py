@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
@@ -36,7 +37,7 @@ def power_of_two_boundaries(lengths: Iterable[int], smallest: int = 8) -> list[i
 def check_boundaries(boundaries: Iterable[int]) -> list[int]:
     """Return the boundaries as a list. Raises :class:`ArgumentsError` unless they ascend from 1 or more."""
     checked = list(boundaries)
-    if not checked or checked[0] < 1 or any(low >= high for low, high in zip(checked, checked[1:], strict=False)):
+    if not checked or checked[0] < 1 or any(low >= high for low, high in itertools.pairwise(checked)):
         raise ArgumentsError(f"boundaries={checked}: expected lengths in ascending order, from 1 or more")
     return checked
 

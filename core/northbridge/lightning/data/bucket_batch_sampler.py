@@ -23,12 +23,12 @@ class BucketBatchSampler(BatchSampler):
 
     With several ranks, all ranks build the same plan and take whole batches from it: in each step every rank has a
     batch of the same bucket, and all have the same number of batches. Lightning's distributed sampler, which a Trainer
-    or Fabric passes as ``sampler``, tells only the rank and the number of ranks. The last batches of a bucket are filled up
-    with samples of the same bucket if the ranks would get different numbers; never for a prediction.
+    or Fabric passes as ``sampler``, tells only the epoch, the rank and the number of ranks. If the ranks would get
+    different numbers, the last batches of a bucket repeat samples of it; never for a prediction.
 
-    ``lengths`` has the length of each sample of the data set. ``batch_size`` is that of one rank. With ``shuffle``, each
-    epoch has another order, by ``seed`` and the epoch. Raises :class:`ArgumentsError` if a sample is longer than the last
-    boundary, or an argument is out of range.
+    ``lengths`` has the length of each sample of the data set. ``batch_size`` is that of one rank. With ``shuffle``,
+    each epoch has another order, by ``seed`` and the epoch. Raises :class:`ArgumentsError` if a sample is longer than
+    the last boundary, or an argument is out of range.
     """
 
     def __init__(

@@ -19,9 +19,9 @@ class PaddingCollate:
     """Pad the samples of a batch to the smallest boundary that holds the longest, and stack them as torch does.
 
     ``value`` is what tensors are padded with at their end, along dimension ``dim`` of a sample. It is one number for
-    every tensor that has this dimension, or numbers in the structure of a sample, such as ``{"tokens": 0, "labels": -100}``
-    or ``(0, None)``: None, and a key that is left out, means not to pad. Each part of a sample is padded to its own
-    boundary. NumPy arrays become tensors.
+    every tensor that has this dimension, or numbers in the structure of a sample, such as ``(0, None)`` or
+    ``{"tokens": 0, "labels": -100}``: None, and a key that is left out, means not to pad. Each part of a sample is
+    padded to its own boundary. NumPy arrays become tensors.
 
     A sample that is longer than the last boundary raises :class:`ArgumentsError`.
     """

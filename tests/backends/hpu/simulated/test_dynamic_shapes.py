@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -31,18 +32,22 @@ def table(file: Path) -> list[dict[str, str]]:
 def test_it_writes_which_modules_were_compiled_in_which_step(hpu: ModuleType, tmp_path: Path) -> None:
     from habana_frameworks.torch.utils.experimental import detect_recompilation_auto_model
 
-    model = detect_recompilation_auto_model(Pair().to("hpu"), "Pair", waittime=0, csv_out=str(tmp_path / "out"))
+    model: Any = detect_recompilation_auto_model(Pair().to("hpu"), "Pair", waittime=0, csv_out=str(tmp_path / "out"))
     for size in (17, 17, 19):
         model(torch.ones(size, 3, device="hpu"))
-    model.analyse_dynamicity()  # type: ignore[operator]  # added by the tool
+    model.analyse_dynamicity()
 
     rows = table(tmp_path / "out_1.csv")
     names = ["Pair/first", "Pair/second", "Pair"]
-    assert [(row["Step"], row["Recompiling modules"]) for row in rows] == [(step, each) for step in "02" for each in names]
+    assert [(row["Step"], row["Recompiling modules"]) for row in rows] == [
+        (step, each) for step in "02" for each in names
+    ]
     assert {row["New in"] for row in rows} == {"True"}
     assert rows[0]["Class"] == "torch.nn.modules.linear.Linear"
     assert rows[0]["Location"].endswith("linear.py")
-    assert {row["Module name"]: row["Recompile count"] for row in table(tmp_path / "out_2.csv")} == dict.fromkeys(names, "2")
+    assert {row["Module name"]: row["Recompile count"] for row in table(tmp_path / "out_2.csv")} == dict.fromkeys(
+        names, "2"
+    )
 
 
 def test_in_lazy_mode_each_module_is_a_graph_of_its_own(run: Run, tmp_path: Path) -> None:

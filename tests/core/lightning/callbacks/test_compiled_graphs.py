@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -55,14 +56,14 @@ def test_watching_a_compiled_model_compiles_nothing_more() -> None:
     counts = []
     for watched in (False, True):
         torch.compiler.reset()
-        model = nn.Module()
-        model.net = torch.compile(Scaled(), backend="eager")
+        net: Any = torch.compile(Scaled(), backend="eager")
+        model = nn.Sequential(net)
         graphs, compiled = StepGraphs(), CompiledGraphs()
         if watched:
             graphs.attach(model)
         for size in (2, 4, 6, 6):
             graphs.begin_step(torch.ones(size, 3))
-            model.net(torch.ones(size, 3))
+            net(torch.ones(size, 3))
             graphs.end_step("train", size)
             compiled.new(0)
         counts.append(compiled.count)

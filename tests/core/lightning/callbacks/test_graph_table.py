@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from northbridge.lightning.callbacks.graph_table import graph_table
-from northbridge.lightning.callbacks.step_graphs import Graph
+from northbridge.lightning.callbacks.step_graphs import SeenGraph
 
 
 def test_a_row_for_each_graph_and_a_line_for_each_other_count() -> None:
     graphs = [
-        Graph("train", 0, "batch", "(8, 32) int64", steps=12),
-        Graph("validate", 120, "net.head", "(3, 5) float32"),
+        SeenGraph("train", 0, "batch", "(8, 32) int64", steps=12),
+        SeenGraph("validate", 120, "net.head", "(3, 5) float32"),
     ]
 
     assert graph_table(graphs, {"cpu_fallback": 3.0}, 13).splitlines() == [
@@ -20,7 +20,7 @@ def test_a_row_for_each_graph_and_a_line_for_each_other_count() -> None:
 
 
 def test_twenty_graphs_are_shown_and_the_rest_is_counted() -> None:
-    lines = graph_table([Graph("train", step, "batch", "()") for step in range(25)], {}, 25).splitlines()
+    lines = graph_table([SeenGraph("train", step, "batch", "()") for step in range(25)], {}, 25).splitlines()
 
     assert len(lines) == 1 + 1 + 20 + 1
     assert lines[-1] == "… and 5 more, the last at step 24"

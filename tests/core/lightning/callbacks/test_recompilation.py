@@ -104,9 +104,7 @@ def test_progress_bar_and_callbacks_get_the_number(monitor: Any, fit: Any) -> No
     assert trainer.callback_metrics["recompilation/graphs"] == 3
 
 
-def test_loggers_get_the_counts_every_few_steps_and_at_the_end(
-    monitor: Any, fit: Any, namespace: Namespace
-) -> None:
+def test_loggers_get_the_counts_every_few_steps_and_at_the_end(monitor: Any, fit: Any, namespace: Namespace) -> None:
     class Kept(namespace.module("loggers").logger.DummyLogger):  # type: ignore[misc]  # of one of the namespaces
         def __init__(self) -> None:
             super().__init__()

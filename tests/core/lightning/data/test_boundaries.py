@@ -8,7 +8,9 @@ from northbridge import power_of_two_boundaries, quantile_boundaries
 LENGTHS = [3, 5, 5, 8, 9, 20, 21, 40]
 
 
-@pytest.mark.parametrize(("count", "boundaries"), [(1, [40]), (2, [8, 40]), (4, [5, 8, 20, 40]), (99, sorted({*LENGTHS}))])
+@pytest.mark.parametrize(
+    ("count", "boundaries"), [(1, [40]), (2, [8, 40]), (4, [5, 8, 20, 40]), (99, sorted({*LENGTHS}))]
+)
 def test_quantiles_hold_equal_shares_of_the_lengths(count: int, boundaries: list[int]) -> None:
     assert quantile_boundaries(LENGTHS, count) == boundaries
 
@@ -20,7 +22,9 @@ def test_powers_of_two_end_at_the_first_that_holds_the_longest() -> None:
 
 
 def test_without_lengths_there_are_no_boundaries() -> None:
-    with pytest.raises(northbridge.ArgumentsError, match=r"no lengths were given.* Fix: pass the length of each sample"):
+    with pytest.raises(
+        northbridge.ArgumentsError, match=r"no lengths were given.* Fix: pass the length of each sample"
+    ):
         quantile_boundaries([], 2)
 
 

@@ -70,7 +70,7 @@ class TestOneRank:
 class TestSeveralRanks:
     @pytest.mark.parametrize("ranks", [2, 3])
     @pytest.mark.parametrize("drop_last", [False, True])
-    def test_in_each_step_all_ranks_have_a_batch_of_one_bucket_and_size(self, ranks: int, drop_last: bool) -> None:
+    def test_in_each_step_ranks_share_a_bucket_and_a_size(self, ranks: int, drop_last: bool) -> None:
         batches = [list(of_rank(rank, ranks, drop_last=drop_last, shuffle=True)) for rank in range(ranks)]
 
         assert {len(each) for each in batches} == {len(of_rank(0, ranks, drop_last=drop_last))}
@@ -95,7 +95,8 @@ class TestSeveralRanks:
     def test_the_epoch_reaches_it_through_the_distributed_sampler(self) -> None:
         distributed = of_rank(0, shuffle=True)
         first = list(distributed)
-        distributed.sampler.set_epoch(1)  # type: ignore[attr-defined]
+        assert isinstance(distributed.sampler, DistributedSampler)
+        distributed.sampler.set_epoch(1)
 
         assert list(distributed) != first
 
@@ -106,7 +107,7 @@ class TestLightning:
         """Return the batch sampler that Lightning builds for a rank from the user's."""
         importlib.import_module(namespace.name)
         data = namespace.module("utilities.data")
-        loader = DataLoader(torch.zeros(len(LENGTHS)), batch_sampler=own)  # type: ignore[arg-type]
+        loader: DataLoader[Any] = DataLoader(torch.zeros(len(LENGTHS)), batch_sampler=own)  # type: ignore[arg-type]
         new = found.pop("sampler", None) or DistributedSampler(LENGTHS, num_replicas=2, rank=1)  # type: ignore[arg-type]
         rebuilt: BucketBatchSampler = data._update_dataloader(loader, new, **found).batch_sampler
         return rebuilt
@@ -128,7 +129,7 @@ class TestLightning:
     def test_its_epochs_reach_the_sampler(self, namespace: Namespace) -> None:
         own = sampler(shuffle=True)
         first = list(own)
-        namespace.fabric_module("utilities.data")._set_sampler_epoch(DataLoader([0], batch_sampler=own), 1)  # type: ignore[arg-type, var-annotated]
+        namespace.fabric_module("utilities.data")._set_sampler_epoch(DataLoader([0], batch_sampler=own), 1)  # type: ignore[arg-type]
 
         assert list(own) != first
 

@@ -12,7 +12,7 @@ from northbridge import PaddingCollate
 SHORT, LONG = torch.tensor([1, 2]), torch.tensor([3, 4, 5])
 
 
-def test_a_batch_is_padded_to_the_boundary_that_holds_its_longest() -> None:
+def test_a_batch_is_padded_to_the_boundary_of_its_longest() -> None:
     collate = PaddingCollate([4, 8])
 
     assert collate([SHORT, LONG]).tolist() == [[1, 2, 0, 0], [3, 4, 5, 0]]

@@ -16,6 +16,7 @@ import northbridge_wrong.precision
 import northbridge_wrong.processes
 import northbridge_wrong.profilers
 import northbridge_wrong.random_numbers
+import northbridge_wrong.recompilation
 import northbridge_wrong.reductions
 import northbridge_wrong.streams
 import northbridge_wrong.transfers

@@ -19,11 +19,6 @@ class Device(northbridge.Device):
     type = "fairchip"
 
 
-class Acceleration(northbridge.Acceleration):
-    def float8_engines(self) -> dict[str, northbridge.Float8Engine]:
-        return {"torchao": northbridge.TorchAO()}
-
-
 class Collective(northbridge.Collective):
     name = "fairccl"
 
@@ -41,6 +36,18 @@ class Bridge(northbridge.Bridge):
 
     def load(self) -> None:
         install(simulated())
+
+
+class Acceleration(northbridge.Acceleration):
+    def float8_engines(self) -> dict[str, northbridge.Float8Engine]:
+        return {"torchao": northbridge.TorchAO()}
+
+    def compilations(self) -> dict[str, float]:
+        """Return the number of different operations that have run, each of which the chip would compile."""
+        from northbridge_cpu_sim.module import operator_trace
+
+        operator_trace.start()
+        return {"graphs": float(len(operator_trace.graph_runs()))}
 
 
 def simulated(**facts: Any) -> Any:
@@ -90,6 +97,7 @@ def capabilities(**others: Any) -> northbridge.Capabilities:
         "sharding",
         "fork",
         "profiler",
+        "recompilation",
     )
     return northbridge.Capabilities.of_level(
         "C3", **{"simulated": True, **dict.fromkeys(claims, northbridge.yes), **rounding_claims(), **others}
