@@ -68,9 +68,9 @@ if TYPE_CHECKING:
         WeightsDisagreeError as WeightsDisagreeError,
         WrongDeviceError as WrongDeviceError,
     )
+    from northbridge.float8 import Float8Engine as Float8Engine, TorchAO as TorchAO
     from northbridge.graphs.callables import GraphedCallable as GraphedCallable
     from northbridge.graphs.capture import GraphWarning as GraphWarning
-    from northbridge.float8 import Float8Engine as Float8Engine, TorchAO as TorchAO
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
     from northbridge.lightning.compiled_blocks import compile_blocks as compile_blocks
     from northbridge.lightning.data.boundaries import (

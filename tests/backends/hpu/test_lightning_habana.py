@@ -17,7 +17,7 @@ from tests.scripts import run_script
 
 import northbridge_hpu
 import northbridge_hpu.fabric
-from northbridge.errors import ArgumentsError, ArgumentValueError, UnsupportedError
+from northbridge.errors import ArgumentsError, ArgumentValueError
 from northbridge.lightning.vendor_names import arguments
 
 
