@@ -14,6 +14,8 @@ pytestmark = pytest.mark.usefixtures("with_science")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+BY_NAME_ALONE = sorted({*EXAMPLES.glob("*.py")} - {EXAMPLES / "captured_step.py"})  # that one imports a callback
+
 
 def accuracy(printed: str) -> float:
     """Return the percentage that stands beside "accuracy on held-out digits"."""
@@ -54,7 +56,14 @@ def test_the_command_line_trains_on_what_it_names(tmp_path: Path) -> None:
     assert [*tmp_path.rglob("*.ckpt")]
 
 
-@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_a_captured_step_gives_the_weights_of_the_usual_one(tmp_path: Path) -> None:
+    ran = run_script(EXAMPLES / "captured_step.py", folder=tmp_path)
+
+    assert ran.status == 0, ran.said
+    assert "1 capture, 247 replays\nequal weights: True" in ran.said
+
+
+@pytest.mark.parametrize("example", BY_NAME_ALONE, ids=lambda path: path.name)
 def test_an_example_imports_nothing_of_northbridge(example: Path) -> None:
     statements = [
         each for each in ast.walk(ast.parse(example.read_text())) if isinstance(each, ast.Import | ast.ImportFrom)

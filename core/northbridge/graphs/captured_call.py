@@ -69,7 +69,7 @@ class CapturedCall:
             self.replay_forward(tensors)
             outputs: Sequence[Any] = self.copied_outputs()
         else:
-            outputs = _Replay.apply(self, *tensors, *self._parameters)
+            outputs = _Replay.apply(self, *tensors, *self._parameters)  # type: ignore[no-untyped-call]
         found = iter(outputs)
         whole = [next(found) if isinstance(each, torch.Tensor) else each for each in self._outputs]
         return tree_unflatten(whole, self._structure)

@@ -19,7 +19,7 @@ def chip() -> northbridge.Backend:
 
 
 @pytest.fixture
-def model(chip: northbridge.Backend) -> nn.Module:  # noqa: ARG001 - it loads the chip
+def model(chip: northbridge.Backend) -> nn.Module:
     torch.manual_seed(0)
     layers = nn.Linear(4, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)
     return nn.Sequential(*layers).to("cpu_sim")
@@ -130,7 +130,7 @@ def test_moved_parameters_are_an_error(model: nn.Module) -> None:
 @pytest.mark.parametrize("kind", ["register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"])
 def test_hooks_are_an_error(model: nn.Sequential, kind: str) -> None:
     getattr(model[0], kind)(lambda *_: None)
-    with pytest.raises(UnsupportedError, match="'0' has a hook, .* never in a replay. Fix: remove it"):
+    with pytest.raises(UnsupportedError, match=r"'0' has a hook, .* never in a replay. Fix: remove it"):
         GraphedCallable(model)(rows())
 
 
@@ -181,7 +181,7 @@ def test_wrong_arguments_are_errors(wrong: dict[str, Any]) -> None:
 def test_chip_that_denies_graphs_is_refused() -> None:
     claims = northbridge.Capabilities(graphs=northbridge.no("it has none"))
     plain = northbridge.Backend("plain", _Device(), _Collective(), _Bridge(), claims)
-    with pytest.raises(UnsupportedError, match="'plain' cannot capture graphs: it has none. Fix: run without graphs"):
+    with pytest.raises(UnsupportedError, match=r"'plain' cannot capture graphs: it has none. Fix: run without graphs"):
         GraphedCallable(abs, backend=plain)
 
 
