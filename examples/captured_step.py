@@ -42,9 +42,8 @@ def fit(*callbacks: CapturedStep) -> tuple[Small, float]:
     """Train for two epochs; return the model and the seconds."""
     seed_everything(0, verbose=False)
     model = Small()
-    off: dict[str, Any] = dict.fromkeys(
-        ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
-    )
+    names = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    off: dict[str, Any] = dict.fromkeys(names, False)
     trainer = Trainer(accelerator="cpu_sim", devices=1, max_epochs=2, callbacks=[*callbacks], **off)
     start = time.perf_counter()
     trainer.fit(model, DataLoader(TensorDataset(torch.randn(2000, 16)), batch_size=16))

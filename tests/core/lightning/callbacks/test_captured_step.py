@@ -67,11 +67,11 @@ class Notes(Callback):
     def __init__(self) -> None:
         self.found: list[float] = []
 
-    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         metrics = trainer.callback_metrics
         self.found += [outputs["loss"].item(), outputs["sum"].item(), metrics["loss_step"].item()]
 
-    def on_train_epoch_end(self, trainer: Any, *_: Any) -> None:
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         self.found.append(trainer.callback_metrics["loss_epoch"].item())
 
 
@@ -147,7 +147,9 @@ class Steps(Model):
 
 
 class ByHand(Model):
-    automatic_optimization = False
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
 
 
 class Hooked(Model):
@@ -156,7 +158,7 @@ class Hooked(Model):
 
 
 class Watches(Callback):
-    def on_before_optimizer_step(self, *_: Any) -> None:
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         """Run in each step."""
 
 
