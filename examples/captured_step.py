@@ -46,7 +46,7 @@ def fit(*callbacks: CapturedStep) -> tuple[Small, float]:
     off: dict[str, Any] = dict.fromkeys(names, False)
     trainer = Trainer(accelerator="cpu_sim", devices=1, max_epochs=2, callbacks=[*callbacks], **off)
     start = time.perf_counter()
-    trainer.fit(model, DataLoader(TensorDataset(torch.randn(2000, 16)), batch_size=16))
+    trainer.fit(model, DataLoader(TensorDataset(torch.randn(400, 16)), batch_size=16))
     return model, time.perf_counter() - start
 
 

@@ -60,7 +60,7 @@ def test_a_captured_step_gives_the_weights_of_the_usual_one(tmp_path: Path) -> N
     ran = run_script(EXAMPLES / "captured_step.py", folder=tmp_path)
 
     assert ran.status == 0, ran.said
-    assert "1 capture, 247 replays\nequal weights: True" in ran.said
+    assert "1 capture, 47 replays\nequal weights: True" in ran.said
 
 
 @pytest.mark.parametrize("example", BY_NAME_ALONE, ids=lambda path: path.name)

@@ -139,8 +139,8 @@ class _Replay(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return None, *ctx.captured.replay_backward(ctx.call, gradients)
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # decorated
+        return None, *ctx.captured.replay_backward(ctx.call, grad_outputs)
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class Model(LightningModule):
         self.net = nn.Sequential(*layers)
         self.make_optimizer = optimizer
 
-    def training_step(self, batch: list[Tensor], _: int) -> dict[str, Tensor]:
+    def training_step(self, batch: list[Tensor], index: int) -> dict[str, Tensor]:
         rows, labels = batch
         loss = nn.functional.cross_entropy(self.net(rows), labels)
         self.log("loss", loss, on_step=True, on_epoch=True)
