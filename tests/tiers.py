@@ -61,6 +61,7 @@ tests/core/discovery/ standard
     fast test_cards.py test_hooks.py test_installed.py test_stand_ins.py
 tests/core/flight_recorder/ fast
     full recording/test_recorder.py
+tests/core/graphs/ standard
 tests/core/launch/ fast
     full test_group_end.py test_parent_watch.py
 tests/core/lightning/ standard

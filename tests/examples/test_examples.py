@@ -16,6 +16,9 @@ pytestmark = pytest.mark.usefixtures("with_science")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+ABOUT_NORTHBRIDGE = {EXAMPLES / name for name in ("captured_step.py", "recompilation.py")}
+BY_NAME_ALONE = sorted({*EXAMPLES.glob("*.py")} - ABOUT_NORTHBRIDGE)
+
 
 def accuracy(printed: str) -> float:
     """Return the percentage that stands beside "accuracy on held-out digits"."""
@@ -75,15 +78,14 @@ def test_padding_to_few_lengths_leaves_few_graphs(tmp_path: Path) -> None:
     assert "Fix: pad the batches to few lengths" in ran.said
 
 
-ABOUT_NORTHBRIDGE = ("recompilation.py",)
-"""Examples of what Lightning has not."""
+def test_a_captured_step_gives_the_weights_of_the_usual_one(tmp_path: Path) -> None:
+    ran = run_script(EXAMPLES / "captured_step.py", folder=tmp_path)
+
+    assert ran.status == 0, ran.said
+    assert "1 capture, 47 replays\nequal weights: True" in ran.said
 
 
-@pytest.mark.parametrize(
-    "example",
-    sorted({*EXAMPLES.glob("*.py")} - {EXAMPLES / each for each in ABOUT_NORTHBRIDGE}),
-    ids=lambda path: path.name,
-)
+@pytest.mark.parametrize("example", BY_NAME_ALONE, ids=lambda path: path.name)
 def test_an_example_imports_nothing_of_northbridge(example: Path) -> None:
     statements = [
         each for each in ast.walk(ast.parse(example.read_text())) if isinstance(each, ast.Import | ast.ImportFrom)

@@ -69,7 +69,7 @@ class CapturedCall:
             self.replay_forward(tensors)
             outputs: Sequence[Any] = self.copied_outputs()
         else:
-            outputs = _Replay.apply(self, *tensors, *self._parameters)
+            outputs = _Replay.apply(self, *tensors, *self._parameters)  # type: ignore[no-untyped-call]
         found = iter(outputs)
         whole = [next(found) if isinstance(each, torch.Tensor) else each for each in self._outputs]
         return tree_unflatten(whole, self._structure)
@@ -139,8 +139,8 @@ class _Replay(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return None, *ctx.captured.replay_backward(ctx.call, gradients)
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # decorated
+        return None, *ctx.captured.replay_backward(ctx.call, grad_outputs)
 
 
 @contextmanager

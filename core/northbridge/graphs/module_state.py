@@ -14,7 +14,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def reject_hooks(module: torch.nn.Module, backend: Backend) -> None:
-    """Raise :class:`UnsupportedError` if ``module`` or a part of it has a hook, or a buffer that requires a gradient.
+    """Raise :class:`UnsupportedError` if a part of ``module`` has a hook, or a buffer that requires a gradient.
 
     Hooks of Northbridge and of the chip's software may stay: they do nothing in a captured step.
     """

@@ -22,10 +22,10 @@ def make_graphed_callables(
     dry_run: bool = False,
 ) -> Any:
     """Capture each callable for its sample, and return it; a module is changed in place."""
-    _refuse(dry_run)
+    _reject(dry_run)
     several = isinstance(callables, tuple)
     pairs = zip(callables, sample_args, strict=True) if several else [(callables, sample_args)]
-    made = []
+    made: list[Any] = []
     for function, sample in pairs:
         assert all(isinstance(each, torch.Tensor) for each in sample), "sample_args must be tensors"
         if isinstance(function, torch.nn.Module):
@@ -47,7 +47,7 @@ def wrap_in_hpu_graph(
     max_graphs: int | None = None,
 ) -> Any:
     """Give ``module`` a forward that is captured for each signature, and methods that drop the graphs."""
-    _refuse(dry_run)
+    _reject(dry_run)
     graphed = _graph_forward(module, max_graphs or sys.maxsize, "warn")
     module.clear_cache = graphed.reset
     module.clear_inputs = _do_nothing  # a graph's inputs are copies
@@ -62,7 +62,7 @@ def wrap_in_hpu_graph_func(
     max_graphs: int | None = None,
 ) -> Callable[..., Any]:
     """Return ``func``, captured for each signature."""
-    _refuse(dry_run)
+    _reject(dry_run)
     return _graphed(func, max_graphs or sys.maxsize, "warn")
 
 
@@ -86,7 +86,7 @@ class ModuleCacher:
         dry_run: bool = False,
     ) -> torch.nn.Module:
         """Return ``model``, or with ``inplace=False`` a copy of it."""
-        _refuse(dry_run)
+        _reject(dry_run)
         parallel = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
         assert not isinstance(model, parallel), "ModuleCacher comes before (Distributed)DataParallel"
         model = model if inplace else copy.deepcopy(model)
@@ -94,7 +94,7 @@ class ModuleCacher:
         return model
 
 
-def _refuse(dry_run: bool) -> None:
+def _reject(dry_run: bool) -> None:
     if dry_run:
         raise NotImplementedError("the simulated Gaudi runs what it captures. Fix: leave dry_run out")
 

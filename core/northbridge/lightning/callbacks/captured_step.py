@@ -101,9 +101,9 @@ class _CapturedStepMixin:
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"the training step was captured {self.max_graphs} times (max_graphs={self.max_graphs}), and a new shape"
-                " or a new learning rate needs another graph: such steps run without one. Fix: pad or drop odd batches,"
-                " give the optimizer its learning rate as a tensor on the chip, or raise max_graphs",
+                f"the training step was captured {self.max_graphs} times (max_graphs={self.max_graphs}): steps with a"
+                " new shape or learning rate run without a graph. Fix: pad or drop odd batches, give the optimizer its"
+                " learning rate as a tensor on the chip, or raise max_graphs",
                 GraphWarning,
                 stacklevel=2,
             )

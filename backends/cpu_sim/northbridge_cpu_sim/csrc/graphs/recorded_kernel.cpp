@@ -37,7 +37,7 @@ class Aliases {
     }
     auto& alias = aliases_[tensor.unsafeGetTensorImpl()];
     if (!alias.defined()) {
-      alias = owning_host_alias(tensor);
+      alias = recorded_host_alias(tensor);
     }
     return alias;
   }

@@ -62,8 +62,18 @@ at::Tensor host_alias(const at::Tensor& device) {
   return alias_over(host_storage(device.unsafeGetTensorImpl()->unsafe_storage()), device);
 }
 
-at::Tensor owning_host_alias(const at::Tensor& device) {
+at::Tensor recorded_host_alias(const at::Tensor& device) {
   return alias_over(owning_host_storage(device.storage()), device);
+}
+
+at::Tensor owning_host_alias(const at::Tensor& device) {
+  auto host = at::detail::make_tensor<c10::TensorImpl>(
+      owning_host_storage(device.storage()),
+      c10::DispatchKeySet(c10::DispatchKey::CPU),
+      device.dtype());
+  copy_shape(device, host);
+  copy_bits(device, host);
+  return host;
 }
 
 at::Tensor shaped_as(const at::Tensor& host, c10::Storage device) {
