@@ -65,7 +65,8 @@ if TYPE_CHECKING:
         WeightsDisagreeError as WeightsDisagreeError,
         WrongDeviceError as WrongDeviceError,
     )
-    from northbridge.float8 import Float8Engine as Float8Engine, TorchAO as TorchAO
+    from northbridge.float8.engine import Float8Engine as Float8Engine
+    from northbridge.float8.torchao import TorchAO as TorchAO
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
     from northbridge.lightning.plugins.float8 import Float8Precision as Float8Precision
     from northbridge.lightning.vendor_names.names import (
@@ -134,7 +135,8 @@ _HOMES = {
     ),
     "northbridge.processes.environment": ("keep_environment",),
     "northbridge.discovery.device_users": ("device_users",),
-    "northbridge.float8": ("Float8Engine", "TorchAO"),
+    "northbridge.float8.engine": ("Float8Engine",),
+    "northbridge.float8.torchao": ("TorchAO",),
     "northbridge.hook": ("hookimpl", "lazy_names"),
     "northbridge.process_record": ("Entry", "record"),
     "northbridge.lightning.plugins.float8": ("Float8Precision",),

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import northbridge_cpu_sim
-from northbridge_hpu.simulated import machine, markers, replaced
+from northbridge_hpu.simulated import float8_operators, machine, markers, replaced
 from northbridge_hpu.simulated.acquisition import acquire
 from northbridge_hpu.simulated.mode import keeps_int64
 from northbridge_hpu.simulated.record import set_variable, variable
@@ -26,6 +26,7 @@ def load() -> None:
         module=sys.modules["habana_frameworks.torch.hpu"],
     )
     replaced.replace()
+    float8_operators.define()
     markers.announce()
     set_variable("TORCHINDUCTOR_COMPILE_THREADS", "1")
     if variable("HABANA_PROFILE") is None:

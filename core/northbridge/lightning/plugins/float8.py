@@ -12,7 +12,7 @@ import torch
 
 from northbridge.backend import Backend
 from northbridge.errors import ArgumentsError, UnsupportedError
-from northbridge.float8 import Float8Engine, choose_engine
+from northbridge.float8.engine import Float8Engine, choose_engine
 from northbridge.lightning.namespaces import Classes, Namespace
 
 Skip = Sequence[str] | Callable[[str, torch.nn.Module], bool]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import northbridge
 from northbridge.conformance.tests.device.one_device import OneDevice, gradient_of
-from northbridge.float8 import FIX, choose_engine
+from northbridge.float8.engine import FIX, choose_engine
 from northbridge.lightning.plugins.float8 import reject_float8
 
 STEPS = 17
@@ -70,7 +70,7 @@ class Float8(OneDevice):
             rows = given.to(device, torch.bfloat16).requires_grad_()
             with torch.autocast(device.type, dtype=torch.bfloat16), chosen.autocast(recipe):
                 output: Tensor = moved(rows)
-            output.backward(lost.to(output))
+            torch.autograd.backward(output, lost.to(output))
             weight: Any = moved.weight
             found = {"output": output, "weight": gradient_of(weight), "input": gradient_of(rows)}
             return {name: each.detach().cpu() for name, each in found.items()}
