@@ -36,8 +36,8 @@ SIZES = (0.01, 1.0, 100.0)
 
 TOP = """# Errors of float8 inference
 
-Each number is the norm of the error of a model's outputs, relative to float64. The model is two linear layers of 128 features
-with a ReLU between them, and starts as `torch.nn.Linear` does. Its inputs are normally distributed, times the size in
+Each number is the norm of the error of a model's outputs, relative to float64. The model is two linear layers of 128
+features with a ReLU between them, and starts as `torch.nn.Linear` does. Its inputs are normally distributed, times the size in
 the column's head. [Intel Neural Compressor](float8.md#inference) measures and quantizes it by the method of the row.
 """
 END = """
@@ -46,7 +46,7 @@ method there. The Gaudis are simulated: their range is that of the generation, t
 
 - `unit_scale` divides by nothing. e4m3 ends at 240 on Gaudi 2 and at 448 on Gaudi 3: what is larger is cut.
 - `hw_aligned_single_scale` divides everything by one scale, 16 on Gaudi 2 and 128 on Gaudi 3: what is small is lost.
-- The other methods divide by the largest value that was measured. `maxabs_hw` rounds this scale up to one of the hardware.
+- The other methods divide by the largest value that was measured. `maxabs_hw` rounds this scale to one of the hardware.
 
 `PYTHONPATH=.engines .venv/bin/python docs/scripts/float8_errors.py` writes this page.
 """
