@@ -36,8 +36,8 @@ SIZES = (0.01, 1.0, 100.0)
 
 TOP = """# Errors of float8 inference
 
-Each number is the norm of the error of a model's outputs, relative to float64. The model is two linear layers of 128
-features with a ReLU between them, and starts as `torch.nn.Linear` does. Its inputs are normally distributed, times the size in
+Each number is the norm of the error of a model's outputs, relative to float64. The model is two linear
+layers of 128 features with a ReLU between them, and starts as `torch.nn.Linear` does. Its inputs are normally distributed, times the size in
 the column's head. [Intel Neural Compressor](float8.md#inference) measures and quantizes it by the method of the row.
 """
 END = """
