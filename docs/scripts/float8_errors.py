@@ -36,9 +36,10 @@ SIZES = (0.01, 1.0, 100.0)
 
 TOP = """# Errors of float8 inference
 
-Each number is the norm of the error of a model's outputs, relative to float64. The model is two linear
-layers of 128 features with a ReLU between them, and starts as `torch.nn.Linear` does. Its inputs are normally distributed, times the size in
-the column's head. [Intel Neural Compressor](float8.md#inference) measures and quantizes it by the method of the row.
+Each number is the norm of the error of a model's outputs, relative to float64. The model is two linear layers
+with a ReLU between them, of 128 features, and starts as `torch.nn.Linear` does. Its inputs are normally
+distributed, times the size in the column's head. [Intel Neural Compressor](float8.md#inference) measures and
+quantizes it by the method of the row.
 """
 END = """
 The CPU quantizes and dequantizes (QDQ), and multiplies in float32. A dash means that the library does not offer the
@@ -70,7 +71,9 @@ def measure(folder: Path) -> dict[str, list[float | None]]:
 
 
 def _error(torch: Any, name: str, method: str, size: float, dump: Path) -> float | None:
-    from neural_compressor.torch.quantization import FP8Config, convert, finalize_calibration, prepare
+    from importlib import import_module
+
+    library: Any = import_module("neural_compressor.torch.quantization")  # in .engines
 
     given: dict[str, Any] = {"dump_stats_path": str(dump), "scale_method": method, "observer": "maxabs"}
     given["allowlist"] = {"types": [], "names": []}
@@ -82,10 +85,10 @@ def _error(torch: Any, name: str, method: str, size: float, dump: Path) -> float
         rows = rows.bfloat16()
     try:
         with torch.no_grad():
-            measured = prepare(_on(torch, name), FP8Config.from_dict({**given, "mode": "MEASURE"}))
+            measured = library.prepare(_on(torch, name), library.FP8Config.from_dict({**given, "mode": "MEASURE"}))
             measured(rows.to(name))
-            finalize_calibration(measured)
-            quantized = convert(_on(torch, name), FP8Config.from_dict({**given, "mode": "QUANTIZE"}))
+            library.finalize_calibration(measured)
+            quantized = library.convert(_on(torch, name), library.FP8Config.from_dict({**given, "mode": "QUANTIZE"}))
             found = quantized(rows.to(name)).cpu().double()
     except (ValueError, KeyError, TypeError, NotImplementedError) as error:
         print(f"{name}: {method}: {type(error).__name__}: {error}", file=sys.stderr)

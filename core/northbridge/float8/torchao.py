@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import ArgumentsError, UnsupportedError
@@ -28,7 +29,7 @@ class TorchAO(Float8Engine):
         config = _import_torchao().config
         names = [each.value for each in config.Float8LinearRecipeName]
         if recipe is None or (isinstance(recipe, str) and recipe in names):
-            read = config.Float8LinearConfig.from_recipe_name(recipe or names[0])
+            read: Any = config.Float8LinearConfig.from_recipe_name(recipe or names[0])
         elif isinstance(recipe, config.Float8LinearConfig):
             read = recipe
         else:
@@ -51,7 +52,7 @@ class TorchAO(Float8Engine):
 
 def _import_torchao() -> Any:
     try:
-        import torchao.float8
+        return import_module("torchao.float8")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "torchao":
             raise
@@ -59,4 +60,3 @@ def _import_torchao() -> Any:
             f"float8 training with engine='torchao' needs torchao, which is not installed. Fix: {FIX}",
             capability="float8",
         ) from error
-    return torchao.float8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torchao.float8.float8_linear import Float8Linear
+from torchao.float8.float8_linear import Float8Linear  # pyright: ignore[reportMissingImports]  # in .engines
 
 
 class AutocastLinear(Float8Linear):  # type: ignore[misc]  # torchao is not among what mypy sees

@@ -21,7 +21,7 @@ _SCHEMAS = {
 }
 
 
-_library: list[torch.library.Library] = []
+_library: list[Any] = []
 
 
 def _set_is_dynamic_quantization(is_dynamic: bool, /) -> None:
@@ -32,7 +32,8 @@ def define() -> None:
     """Define the operators in ``torch.ops.hpu``, for scales that are tensors and for scales that are numbers."""
     if _library:
         return
-    _library.append(torch.library.Library("hpu", "FRAGMENT"))
+    kind_of_library: Any = torch.library.Library  # untyped
+    _library.append(kind_of_library("hpu", "FRAGMENT"))
     for name, schema in _SCHEMAS.items():
         for overload, kind in (("", "Tensor"), (".scalar", "float")):
             _library[0].define(name + overload + schema.format(scale=kind))

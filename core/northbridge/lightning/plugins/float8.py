@@ -125,8 +125,8 @@ def check_skip(skip: Any) -> Skip:
     if callable(skip) or (
         isinstance(skip, (list, tuple, set, frozenset)) and all(isinstance(each, str) for each in skip)
     ):
-        checked: Skip = skip if callable(skip) else tuple(skip)
-        return checked
+        checked: Any = skip if callable(skip) else tuple(skip)
+        return checked  # type: ignore[no-any-return]
     raise ArgumentsError(
         f"Float8Precision(skip={skip!r}) is neither a list of names nor a function of a name and a layer. Fix:"
         f" skip=[{skip!r}]"
