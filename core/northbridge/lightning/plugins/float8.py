@@ -56,12 +56,12 @@ class Float8Precision:
     stock_class: ClassVar[Any]
     siblings: ClassVar[Classes]
 
-    precision = "transformer-engine"  # Lightning's word for training in float8
+    precision: str = "transformer-engine"  # Lightning's word for training in float8
 
     def __init__(self, engine: str | None = None, recipe: Any = None, skip: Skip = ()) -> None:
-        self.engine = engine
-        self.recipe = recipe
-        self.skip = check_skip(skip)
+        self.engine: str | None = engine
+        self.recipe: Any = recipe
+        self.skip: Skip = check_skip(skip)
         self.backend: Backend | None = None
         self._read: Any = None
 
