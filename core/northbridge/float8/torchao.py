@@ -41,9 +41,9 @@ class TorchAO(Float8Engine):
 
     def convert(self, linear: torch.nn.Linear, recipe: Any) -> torch.nn.Module:
         converted: torch.nn.Module = _import_torchao().convert_to_float8_training(linear, config=recipe)
-        from northbridge.float8.torchao_linear import AutocastLinear
+        from northbridge.float8.torchao_linear import _AutocastLinear
 
-        converted.__class__ = AutocastLinear
+        converted.__class__ = _AutocastLinear
         return converted
 
     def is_converted(self, module: torch.nn.Module) -> bool:

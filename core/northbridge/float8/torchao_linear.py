@@ -6,7 +6,7 @@ import torch
 from torchao.float8.float8_linear import Float8Linear  # pyright: ignore[reportMissingImports]  # in .engines
 
 
-class AutocastLinear(Float8Linear):  # type: ignore[misc]  # torchao is not among what mypy sees
+class _AutocastLinear(Float8Linear):  # type: ignore[misc]  # torchao is not among what mypy sees
     """A linear layer whose products are computed in float8."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - torch's name

@@ -28,7 +28,7 @@ Pass = Callable[[Tensor, Tensor], dict[str, Tensor]]
 class Float8(OneDevice):
     """Products of linear layers are computed in float8, with scales that follow their tensors."""
 
-    claims = ("float8",)
+    claims: tuple[str, ...] = ("float8",)
     advice = (
         "Look at Acceleration.float8_engines(): a scale is the largest number of the chip's float8, divided by the"
         " largest value of the tensor. The e4m3 of some chips ends at 240, of others at 448."
