@@ -9,6 +9,7 @@ not import Northbridge. For another chip that claims float8, write its name.
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule, Trainer, seed_everything
@@ -45,7 +46,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", message=".*LeafSpec.*|.*model summary.*")
     seed_everything(0, verbose=False)
     train, _, test = load_sets()
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
     trainer = Trainer(accelerator="cpu_sim", devices=1, precision="transformer-engine", max_epochs=8, **quiet)
     trainer.fit(Digits(), DataLoader(train, batch_size=32, shuffle=True))
     (in_float8,) = trainer.test(dataloaders=DataLoader(test, batch_size=360), ckpt_path="best", verbose=False)

@@ -68,7 +68,8 @@ if TYPE_CHECKING:
         WeightsDisagreeError as WeightsDisagreeError,
         WrongDeviceError as WrongDeviceError,
     )
-    from northbridge.float8 import Float8Engine as Float8Engine, TorchAO as TorchAO
+    from northbridge.float8.engine import Float8Engine as Float8Engine
+    from northbridge.float8.torchao import TorchAO as TorchAO
     from northbridge.graphs.callables import GraphedCallable as GraphedCallable
     from northbridge.graphs.capture import GraphWarning as GraphWarning
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
@@ -150,6 +151,8 @@ _HOMES = {
     ),
     "northbridge.processes.environment": ("keep_environment",),
     "northbridge.discovery.device_users": ("device_users",),
+    "northbridge.float8.engine": ("Float8Engine",),
+    "northbridge.float8.torchao": ("TorchAO",),
     "northbridge.graphs.callables": ("GraphedCallable",),
     "northbridge.graphs.capture": ("GraphWarning",),
     "northbridge.hook": ("hookimpl", "lazy_names"),
@@ -157,7 +160,6 @@ _HOMES = {
     "northbridge.lightning.data.boundaries": ("power_of_two_boundaries", "quantile_boundaries"),
     "northbridge.lightning.data.bucket_batch_sampler": ("BucketBatchSampler",),
     "northbridge.lightning.data.padding_collate": ("PaddingCollate",),
-    "northbridge.float8": ("Float8Engine", "TorchAO"),
     "northbridge.lightning.plugins.float8": ("Float8Precision",),
     "northbridge.lightning.compiled_blocks": ("compile_blocks",),
     "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),

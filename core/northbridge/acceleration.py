@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from northbridge.device import is_renamed
 from northbridge.errors import UnsupportedError
-from northbridge.float8 import Float8Engine
+from northbridge.float8.engine import Float8Engine
 
 if TYPE_CHECKING:
     import torch

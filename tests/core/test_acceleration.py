@@ -59,3 +59,4 @@ def test_a_chip_that_torch_does_not_profile_has_no_activity(plain: Plain) -> Non
 
 def test_a_chip_with_nothing_of_its_own_says_so(plain: Plain) -> None:
     assert (plain.fused_optimizers(), plain.compile_options(), plain.compilations()) == ({}, {}, {})
+    assert plain.float8_engines() == {}

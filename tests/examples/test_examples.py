@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.engines import needs_engines, with_engines
 from tests.scripts import run_script
 
 from northbridge.lightning.profilers.trace import read_trace
@@ -57,6 +58,17 @@ def test_the_command_line_trains_on_what_it_names(tmp_path: Path) -> None:
     assert ran.status == 0, ran.said
     assert "cpu_sim available: True (simulated), using: 2 devices" in ran.said
     assert [*tmp_path.rglob("*.ckpt")]
+
+
+@needs_engines
+def test_digits_are_read_in_float8_and_without(tmp_path: Path) -> None:
+    ran = run_script(EXAMPLES / "float8_training.py", folder=tmp_path, environ=with_engines())
+
+    assert ran.status == 0, ran.said
+    found = [float(each) for each in re.findall(r"in float(?:8|32): ([\d.]+)%", ran.said)]
+    assert len(found) == 2
+    assert min(found) > 95
+    assert "Training 2 linear layers in float8 with torchao; not in float8: net.5 (128 x 10" in ran.said
 
 
 def test_the_profile_has_a_table_and_a_trace_of_each_rank(tmp_path: Path) -> None:

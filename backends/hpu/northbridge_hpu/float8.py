@@ -57,8 +57,8 @@ class TransformerEngine(northbridge.Float8Engine):
         for name in ("weight", "bias"):  # the order of torch.nn.Linear's, which an optimizer's checkpoint goes by
             if name in made._parameters:
                 made._parameters[name] = made._parameters.pop(name)
-        made.register_state_dict_post_hook(_keep_parameters_alone)
-        made.register_load_state_dict_pre_hook(_keep_own_scales)
+        made.register_state_dict_post_hook(_keep_parameters_alone)  # type: ignore[no-untyped-call]
+        made.register_load_state_dict_pre_hook(_keep_own_scales)  # type: ignore[no-untyped-call]
         return made
 
     def is_converted(self, module: torch.nn.Module) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,29 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
                 f"{type(self).__name__}: recipe= and replace_layers= are for 'fp8', not for {self.precision!r}. Fix:"
                 " leave them out"
             )
+
+    def convert_modules(
+        self,
+        module: torch.nn.Module,
+        inference: bool = False,
+        replace_layers: bool = True,
+        recipe: Any = None,
+        quant: bool | str | Mapping[str, Any] = True,
+        fp8_data_path: str | None = None,
+    ) -> torch.nn.Module:
+        """Keep ``replace_layers`` and ``recipe`` for the run, which converts ``module`` at set-up; return the module.
+
+        Raises :class:`northbridge.UnsupportedError` if ``inference`` is true: call the vendor's library instead.
+        """
+        if inference:
+            step = "prepare(model, config), and later finalize_calibration(model)" if quant is False else "convert"
+            raise northbridge.UnsupportedError(
+                f"{type(self).__name__}.convert_modules(inference=True) is not supported yet. Fix: call the library"
+                f" itself: neural_compressor.torch.quantization.{step}",
+                capability="float8",
+            )
+        self.replace_layers, self.recipe = replace_layers, recipe
+        return module
 
     def plugin(self) -> northbridge.Float8Precision | None:
         if self.precision != self.words["fp8"]:

@@ -8,7 +8,16 @@ from pathlib import Path
 import northbridge_cpu_sim
 from northbridge_cpu_sim import module as chip
 from northbridge_cpu_sim.module import operator_trace
-from northbridge_hpu.simulated import compiler, generators, machine, markers, metrics, metrics_files, replaced
+from northbridge_hpu.simulated import (
+    compiler,
+    float8_operators,
+    generators,
+    machine,
+    markers,
+    metrics,
+    metrics_files,
+    replaced,
+)
 from northbridge_hpu.simulated.acquisition import acquire
 from northbridge_hpu.simulated.fused import operators
 from northbridge_hpu.simulated.mode import is_lazy, keeps_int64
@@ -36,6 +45,7 @@ def load() -> None:
     replaced.replace()
     operators.register()
     compiler.register()
+    float8_operators.define()
     markers.announce()
     set_variable("TORCHINDUCTOR_COMPILE_THREADS", "1")
     if variable("HABANA_PROFILE") is None:

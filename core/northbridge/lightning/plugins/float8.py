@@ -12,7 +12,7 @@ import torch
 
 from northbridge.backend import Backend
 from northbridge.errors import ArgumentsError, UnsupportedError
-from northbridge.float8 import Float8Engine, choose_engine
+from northbridge.float8.engine import Float8Engine, choose_engine
 from northbridge.lightning.namespaces import Classes, Namespace
 
 Skip = Sequence[str] | Callable[[str, torch.nn.Module], bool]
@@ -56,12 +56,12 @@ class Float8Precision:
     stock_class: ClassVar[Any]
     siblings: ClassVar[Classes]
 
-    precision = "transformer-engine"  # Lightning's word for training in float8
+    precision: str = "transformer-engine"  # Lightning's word for training in float8
 
     def __init__(self, engine: str | None = None, recipe: Any = None, skip: Skip = ()) -> None:
-        self.engine = engine
-        self.recipe = recipe
-        self.skip = check_skip(skip)
+        self.engine: str | None = engine
+        self.recipe: Any = recipe
+        self.skip: Skip = check_skip(skip)
         self.backend: Backend | None = None
         self._read: Any = None
 
@@ -125,8 +125,8 @@ def check_skip(skip: Any) -> Skip:
     if callable(skip) or (
         isinstance(skip, (list, tuple, set, frozenset)) and all(isinstance(each, str) for each in skip)
     ):
-        checked: Skip = skip if callable(skip) else tuple(skip)
-        return checked
+        checked: Any = skip if callable(skip) else tuple(skip)
+        return checked  # type: ignore[no-any-return]
     raise ArgumentsError(
         f"Float8Precision(skip={skip!r}) is neither a list of names nor a function of a name and a layer. Fix:"
         f" skip=[{skip!r}]"

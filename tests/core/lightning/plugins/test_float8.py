@@ -329,6 +329,15 @@ if "LOCAL_RANK" not in os.environ:
     fabric = Fabric(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Precision())
     net = fabric.setup_module(model())
     chips = train(net, net, ROWS.to(fabric.device))
+    recipes = {recipe: northbridge.TorchAO().read_recipe(recipe) for recipe in ("tensorwise", "rowwise")}
+    found["rowwise"] = recipes["rowwise"].round_scales_to_power_of_2
+    found["emulated"] = northbridge.TorchAO(emulates=True).read_recipe(recipes["rowwise"]).emulate
+    try:
+        northbridge.TorchAO().read_recipe("columnwise")
+    except northbridge.ArgumentsError as error:
+        found["unknown"] = str(error)
+    with torch.inference_mode():
+        found["evaluated"] = str(net(ROWS.to(fabric.device)).dtype)
     net = convert_to_float8_training(model())
     found["as on the CPU"] = all(map(torch.equal, chips, train(net, on_the_cpu(net), ROWS)))
 trainer = pl.Trainer(accelerator="cpu_sim", devices=2, precision="transformer-engine", max_epochs=4,
@@ -357,8 +366,13 @@ def test_torchao_trains_as_on_the_cpu_and_on_two_ranks(tmp_path: Path) -> None:
     found = json.loads(next(line for line in ran.said.splitlines() if line.startswith("{")))
     assert found["as on the CPU"]
     assert found["ranks agree"]
+    assert (found["rowwise"], found["emulated"], found["evaluated"]) == (True, True, "torch.bfloat16")
+    assert found["unknown"] == (
+        "recipe='columnwise' is not a recipe of torchao. Fix: one of tensorwise, rowwise, rowwise_with_gw_hp, or a"
+        " torchao.float8.Float8LinearConfig"
+    )
     assert found["loss"][1] < found["loss"][0] / 2
-    assert found["layers"] == ["Float8Linear", "ReLU", "Float8Linear"]
+    assert found["layers"] == ["_AutocastLinear", "ReLU", "_AutocastLinear"]
     assert "Training 2 linear layers in float8 with torchao" in ran.said
     _reopen_without_float8(next(tmp_path.rglob("*.ckpt")))
 

@@ -7,6 +7,7 @@ from northbridge_hpu.simulated.dynamic_shapes import (
     data_dynamicity as data_dynamicity,
     detect_recompilation_auto_model as detect_recompilation_auto_model,
 )
+from northbridge_hpu.simulated.float8_operators import _set_is_dynamic_quantization as _set_is_dynamic_quantization
 from northbridge_hpu.simulated.machine import (
     _get_device_type as _get_device_type,
     _is_fp16_supported as _is_fp16_supported,
