@@ -108,7 +108,7 @@ INTERFACES = {northbridge.Device: 16, northbridge.Collective: 16, northbridge.Br
 
 
 @pytest.mark.parametrize("kind", INTERFACES)
-def test_an_interface_has_few_methods(kind: type) -> None:
+def test_an_interface_has_few_methods(kind: type[object]) -> None:
     methods = [name for name, value in vars(kind).items() if callable(value) and not name.startswith("_")]
 
     assert 0 < len(methods) <= INTERFACES[kind]

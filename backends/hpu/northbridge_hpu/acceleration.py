@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import northbridge
+from northbridge_hpu.device import NO_GRAPHS_IN_EAGER_MODE
 from northbridge_hpu.float8 import TorchAO, TransformerEngine
 from northbridge_hpu.settings import HPUSettings
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
 
 _SUBJECT = "hpu"
-
-NO_GRAPHS_IN_EAGER_MODE = "the vendor's graphs need lazy mode, and this is eager mode"
 
 _TOTALS = {
     "graph_compilation": {"TotalNumber": ""},

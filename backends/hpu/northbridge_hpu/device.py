@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import northbridge
 from northbridge_hpu import cards
-from northbridge_hpu.acceleration import NO_GRAPHS_IN_EAGER_MODE
 
 if TYPE_CHECKING:
     import torch
 
+NO_GRAPHS_IN_EAGER_MODE = "the vendor's graphs need lazy mode, and this is eager mode"
 _GENERATIONS = {"synDeviceGaudi": 1, "synDeviceGaudi2": 2, "synDeviceGaudi3": 3}
 
 

@@ -15,7 +15,7 @@ from northbridge_hpu.simulated.metrics import Metric, metrics_of_process
 from northbridge_hpu.simulated.record import variable
 
 
-class Format(str, Enum):
+class FileFormat(str, Enum):
     """The format of a file."""
 
     json = "json"
@@ -34,7 +34,7 @@ class Trigger(str, Enum):
 class MetricsFile:
     """A file of metrics. It is created by its first entry, under the name of a file that does not exist yet."""
 
-    def __init__(self, name: str, kind: Format) -> None:
+    def __init__(self, name: str, kind: FileFormat) -> None:
         self._name = _of_rank(name)
         self._kind = kind
         self._file: TextIO | None = None
@@ -45,7 +45,7 @@ class MetricsFile:
             is_first = self._file is None
             file = self._file = self._file or _create(self._name)
             now = datetime.now()
-            if self._kind is Format.json:
+            if self._kind is FileFormat.json:
                 entry = {"metric_name": metric.name(), "triggered_by": trigger.value, "generated_on": now.isoformat()}
                 file.write(("[" if is_first else ",\n") + json.dumps({**entry, "statistics": dict(metric.stats())}))
             else:
@@ -56,7 +56,7 @@ class MetricsFile:
     def close(self) -> None:
         """End the file."""
         if self._file is not None:
-            self._file.write("]\n" if self._kind is Format.json else "")
+            self._file.write("]\n" if self._kind is FileFormat.json else "")
             self._file.close()
             self._file = None
 
@@ -72,7 +72,7 @@ def start() -> None:
     if not name:
         return
     _triggers.update(Trigger[each] for each in (_asked("DUMP_TRIGGERS") or "process_exit").split(","))
-    _file = MetricsFile(name, Format[_asked("FILE_FORMAT") or "json"])
+    _file = MetricsFile(name, FileFormat[_asked("FILE_FORMAT") or "json"])
     atexit.register(_end)
 
 
@@ -84,7 +84,7 @@ def write(trigger: Trigger, *, changed: str = "") -> None:
 
 def metrics_dump(file_name: str, format: str = "json") -> None:  # noqa: A002 - the vendor's name
     """Write the metrics of the process to a file of this name, or of this rank's."""
-    file = MetricsFile(file_name, Format[format])
+    file = MetricsFile(file_name, FileFormat[format])
     file.write(metrics_of_process(), Trigger.user)
     file.close()
 

@@ -29,7 +29,7 @@ from northbridge.discovery.loaded import load
 from northbridge.errors import ArgumentsError, ArgumentValueError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import AcceleratorQuestions
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.namespaces import NAMESPACES, Namespace, Stock
 from northbridge.lightning.plugins.precision import precision_plugin
 from northbridge.lightning.user_classes import derive
 from northbridge.lightning.vendor_names.arguments import bind
@@ -41,6 +41,15 @@ if TYPE_CHECKING:
 
 class _VendorNameType(ABCMeta):
     """Metaclass of vendors' names: the object that a name became is still an instance of the name's class."""
+
+    def mro(cls) -> list[type]:
+        # A user's class is joined with one of a namespace, whose methods come before those of other namespaces.
+        found, last = super().mro(), cls.__bases__[-1]
+        if last is object or isinstance(last, _VendorNameType):
+            return found
+        names = [each for each in found if isinstance(each, _VendorNameType)]
+        joined = [*names, *last.__mro__[:-1]]
+        return [*joined, *(each for each in found if each not in joined)]
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         made = super().__call__(*args, **kwargs)
@@ -59,7 +68,7 @@ class _VendorNameType(ABCMeta):
         return False
 
 
-class VendorName(ABC, metaclass=_VendorNameType):
+class VendorName(Stock, metaclass=_VendorNameType):  # type: ignore[misc]  # the stock class is known at run time
     """Base of all names. An ABC, like Lightning's classes, so that Python lets an object become one of those."""
 
     backend_name: ClassVar[str] = ""
@@ -118,9 +127,9 @@ class VendorName(ABC, metaclass=_VendorNameType):
         draft = drop_draft(self)
         if type(draft) is type(made):
             vars(made).update((key, value) for key, value in vars(draft).items() if isinstance(value, dict))
-        cls = type(made) if is_vendors(type(self)) else derive(type(self), type(made))
-        vars(self).clear()
-        vars(self).update(vars(made))
+        cls: Any = type(made) if is_vendors(type(self)) else derive(type(self), type(made))
+        self.__dict__.clear()
+        self.__dict__.update(vars(made))
         self.__class__ = cls
         for key, value in own.items():
             setattr(self, key, value)

@@ -59,7 +59,9 @@ class StrategyName(VendorName):
     def answer(self, attribute: str) -> Any:
         # Without the index that the process will give it: no card is chosen yet.
         draft = draft_of(self)
-        return super(_ChipMixin, draft).root_device if attribute == "root_device" else getattr(draft, attribute)
+        if attribute == "root_device":
+            return super(_ChipMixin, draft).root_device  # type: ignore[misc]  # a mixin of the combined class
+        return getattr(draft, attribute)
 
 
 class SingleDeviceStrategyName(StrategyName):

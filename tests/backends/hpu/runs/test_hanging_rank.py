@@ -22,7 +22,7 @@ def test_the_first_ends_after_its_error(start: Start) -> None:
     assert "is alive and has not called it" in job.said
 
 
-def test_a_library_without_deadlines_waits_until_the_rank_is_killed(start: Start, tmp_path: Path) -> None:
+def test_without_a_timeout_the_ranks_wait_for_ever(start: Start, tmp_path: Path) -> None:
     """As on a Gaudi: the recorder names the rank, and the launcher's watch ends the job."""
     flight = tmp_path / "flight"
     job = start("waiting_rank.py", NORTHBRIDGE_HPU_SIM_TIMEOUT="ignored", NORTHBRIDGE_FLIGHT_RECORDER=str(flight))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.core.lightning.conftest import Build
 from tests.core.lightning.vendor_names.test_draft import (
     SimAccelerator,
@@ -73,8 +76,18 @@ class Clipping(SimPrecision):
         super().clip_gradients(*args, **kwargs)
 
 
+@pytest.fixture
+def own_group() -> Iterator[None]:
+    """End the process group of the test's run."""
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("own_group")
 @pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
 def test_overridden_methods_are_called_in_a_fit(namespace: Namespace, build: Build, tmp_path: Path) -> None:
+    for each in NAMESPACES:  # a precision derives from Lightning's of each; those of another do nothing here
+        importlib.import_module(each)
     boring: Any = namespace.module("demos.boring_classes")
     strategy, accelerator = Summing("sum", find_unused_parameters=False), Counting()
     plugins = [Noting(), Clipping("bf16-mixed")]

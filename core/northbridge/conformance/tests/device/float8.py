@@ -78,6 +78,7 @@ class Float8(OneDevice):
         return run
 
     def test_a_layer_is_as_exact_as_float8(self, layer: nn.Linear, run: Pass) -> None:
+        errors: dict[str, float] = {}
         for size in SIZES:
             given, lost = torch.randn(32, 64) * size, torch.randn(32, 48) * size
             wanted = _exact(layer, given, lost)
