@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from abc import ABC, ABCMeta
+from abc import ABCMeta
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
