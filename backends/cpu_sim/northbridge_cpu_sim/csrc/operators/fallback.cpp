@@ -55,6 +55,13 @@ void run_dense_kernel(const OperatorHandle& op, const OperatorFacts& facts, Stac
   run_kernel(op, facts, stack, /*sparse=*/false);
 }
 
+void refuse_sparse(const OperatorHandle& op, c10::DeviceIndex index) {
+  refuse_while_capturing(
+      index,
+      c10::toString(op.operator_name()) + " has a sparse tensor",
+      "use dense tensors in the capture");
+}
+
 void refuse_uncapturable(
     const OperatorHandle& op,
     const Stack& arguments,
@@ -69,8 +76,7 @@ void refuse_uncapturable(
         "use an operator whose shapes do not depend on values, or call it outside of the capture");
   }
   if (sparse) {
-    refuse_while_capturing(
-        index, name + " has a sparse tensor", "use dense tensors in the capture");
+    refuse_sparse(op, index);
   }
   for (const auto& argument : arguments) {
     argument.visit([&](const c10::IValue& inner) {
@@ -151,6 +157,11 @@ void run_on_cpu(
   }
   if (C10_UNLIKELY(captures) && is_capturing(call.index())) {
     const Stack results(stack->end() - static_cast<std::ptrdiff_t>(facts.result_count), stack->end());
+    for (const auto& result : results) {
+      if (result.isTensor() && result.toTensor().defined() && result.toTensor().layout() != at::kStrided) {
+        refuse_sparse(op, call.index());
+      }
+    }
     record(
         c10::toString(op.operator_name()),
         RecordedKernel(op, facts, call.index(), run_dense_kernel, given, results));

@@ -103,6 +103,7 @@ REFUSED: dict[str, tuple[Callable[[Tensor], object], str]] = {
     "nonzero": (lambda given: given.nonzero(), "aten::nonzero needs values of its input on the host"),
     "mask": (lambda given: given[given > 0], "aten::index.Tensor needs values of its input on the host"),
     "indices": (lambda given: given[torch.tensor([1, 2])], "aten::index.Tensor has indices on the CPU"),
+    "sparse": (lambda given: given.to_sparse(), "has a sparse tensor"),
     "synchronize": (lambda _: torch.accelerator.synchronize(), "the host waits for the device"),
     "resize": (lambda given: given.resize_(100), "a tensor was resized in place"),
     "nested": (_capture_another, "cpu_sim:0 is capturing a graph, and a process captures one at a time"),
