@@ -141,7 +141,7 @@ def test_torchs_fused_names_the_vendors_class() -> None:
     assert str(refused.value) == (
         "AdamW(fused=True): torch has no fused kernel of it for 'hpu'. Fix: from"
         " habana_frameworks.torch.hpex.optimizers import FusedAdamW; FusedAdamW(params, lr=0.1, betas=(0.9, 0.999),"
-        " eps=1e-08, weight_decay=0.01); see its differences first"
+        " eps=1e-08, weight_decay=0.01); its formula differs, see docs/optimizers.md"
     )
 
 

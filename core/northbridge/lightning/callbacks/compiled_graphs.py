@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from northbridge.lightning.callbacks.step_graphs import SeenGraph
+from northbridge.lightning.callbacks.distinct_graphs import SeenGraph
 
 STAGE = "torch.compile"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from northbridge.lightning.callbacks.step_graphs import SeenGraph
+from northbridge.lightning.callbacks.distinct_graphs import SeenGraph
 
 _ROWS = 20
 _COLUMNS = ("stage", "first step", "steps", "module", "inputs")

@@ -12,8 +12,8 @@ from northbridge.backend import Backend
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import is_ours
 from northbridge.lightning.callbacks.compiled_graphs import STAGE as COMPILED, CompiledGraphs
+from northbridge.lightning.callbacks.distinct_graphs import BATCH, DistinctGraphs, SeenGraph
 from northbridge.lightning.callbacks.graph_table import graph_table
-from northbridge.lightning.callbacks.step_graphs import BATCH, SeenGraph, StepGraphs
 
 _LEAST_NEW = 4
 _SHARE_NEW = 0.25
@@ -43,7 +43,7 @@ class _RecompilationMonitorMixin:
         """The number of graphs on each rank, known at the end of a fit of several ranks."""
 
         self._backend: Backend | None = None
-        self._steps: StepGraphs | None = None
+        self._steps: DistinctGraphs | None = None
         self._compiled: CompiledGraphs | None = None
         self._before: dict[str, float] = {}
         self._step = 0
@@ -73,7 +73,7 @@ class _RecompilationMonitorMixin:
         if backend is not None:
             _reject_unsupported(backend)
         self._detach()
-        self._backend, self._compiled, self._steps = backend, CompiledGraphs(), StepGraphs()
+        self._backend, self._compiled, self._steps = backend, CompiledGraphs(), DistinctGraphs()
         self.graphs, self.rank_graphs, self._found_at, self._batches, self._warned = [], [], [], 0, False
         self._before = dict(self._vendors())
         self._steps.attach(pl_module)

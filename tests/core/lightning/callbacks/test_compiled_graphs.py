@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from northbridge.lightning.callbacks.compiled_graphs import CompiledGraphs
-from northbridge.lightning.callbacks.step_graphs import StepGraphs
+from northbridge.lightning.callbacks.distinct_graphs import DistinctGraphs
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what torch.compile imports
 
@@ -58,7 +58,7 @@ def test_watching_a_compiled_model_compiles_nothing_more() -> None:
         torch.compiler.reset()
         net: Any = torch.compile(Scaled(), backend="eager")
         model = nn.Sequential(net)
-        graphs, compiled = StepGraphs(), CompiledGraphs()
+        graphs, compiled = DistinctGraphs(), CompiledGraphs()
         if watched:
             graphs.attach(model)
         for size in (2, 4, 6, 6):

@@ -43,7 +43,7 @@ class _Called:
     module: str
 
 
-class StepGraphs:
+class DistinctGraphs:
     """Record the inputs of each module in each step, and tell which steps are new.
 
     A graph is one step: which modules are called, in which order, in which mode, and the shapes, dtypes, whole

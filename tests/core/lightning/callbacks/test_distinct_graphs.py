@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from northbridge.lightning.callbacks.step_graphs import SeenGraph, StepGraphs
+from northbridge.lightning.callbacks.distinct_graphs import DistinctGraphs, SeenGraph
 
 
 class Net(nn.Module):
@@ -40,7 +40,7 @@ def net() -> Net:
 
 def steps(net: Net, *calls: Any, model: nn.Module | None = None, stage: str = "train") -> list[SeenGraph | None]:
     """Return the new graph of each step, which gets rows and options."""
-    graphs = StepGraphs()
+    graphs = DistinctGraphs()
     graphs.attach(model or net)
     found = []
     for number, (rows, options) in enumerate(calls):
@@ -77,7 +77,7 @@ def test_another_dtype_and_another_mode_are_new_graphs(net: Net) -> None:
     half = net.to(torch.float64)
 
     assert told(steps(half, (rows(1).double(), {}))) == [("batch", "(1, 3) float64")]
-    graphs = StepGraphs()
+    graphs = DistinctGraphs()
     graphs.attach(half)
     for training in (True, False, True):
         graphs.begin_step(None)
@@ -103,7 +103,7 @@ def test_nested_inputs_and_the_objects_of_a_batch_are_read(net: Net) -> None:
         def __init__(self, length: int) -> None:
             self.tokens = torch.zeros(2, length)
 
-    graphs = StepGraphs()
+    graphs = DistinctGraphs()
     found = []
     for batch in (
         {"a": (rows(1), [rows(1, 1)]), "n": None},
@@ -123,7 +123,7 @@ def test_nested_inputs_and_the_objects_of_a_batch_are_read(net: Net) -> None:
 
 
 def test_stages_have_their_own_graphs(net: Net) -> None:
-    graphs = StepGraphs()
+    graphs = DistinctGraphs()
     for stage in ("train", "validate", "train"):
         graphs.begin_step(rows(1))
         graphs.end_step(stage, 0)
@@ -147,7 +147,7 @@ def test_a_scripted_module_is_left_alone(net: Net) -> None:
 
 
 def test_after_a_thousand_graphs_none_is_explained() -> None:
-    graphs, last = StepGraphs(), None
+    graphs, last = DistinctGraphs(), None
     for length in range(1002):
         graphs.begin_step(torch.empty(length))
         last = graphs.end_step("train", length)
