@@ -66,7 +66,6 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
 
     positional = ("precision", "device", "recipe", "replace_layers")
     words = MappingProxyType({**northbridge.PrecisionName.words, "fp8": "transformer-engine"})
-    without_meaning = MappingProxyType({"device": "autocast is on the accelerator's device; leave it out"})
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -24,7 +24,7 @@ def northbridge_backend() -> northbridge.Backend:
             " first: https://github.com/cxs503/TensorLBM/blob/24982e406aa77b8eab7bc3f3be585c41b332fd27/benchmarks/"
             "compile_route.py",
         ),
-        fused_optimizers=northbridge.no("no public source has torch's fused=True there; DeepSpeed alone calls fused_adam"),
+        fused_optimizers=northbridge.no("no public source has fused=True there; DeepSpeed alone calls fused_adam"),
         recompilation=northbridge.yes,
     )
     return northbridge.Backend("sdaa", device.SDAADevice(), collective.TCCL(), bridge.SDAABridge(), claims)

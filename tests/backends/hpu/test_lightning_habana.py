@@ -53,20 +53,6 @@ def test_a_precision_is_taken_by_every_word_that_it_had(word: str) -> None:
     assert northbridge_hpu.fabric.HPUPrecision(precision=word).precision == meant
 
 
-@pytest.mark.parametrize(
-    ("argument", "why"),
-    [
-        ({"device": "hpu"}, "autocast is on the accelerator's device; leave it out"),
-    ],
-)
-def test_an_argument_that_has_no_meaning_any_more_is_warned_of(argument: dict[str, object], why: str) -> None:
-    (name,) = argument
-    with pytest.warns(UserWarning) as caught:  # noqa: PT030 - the whole text is read below
-        northbridge_hpu.HPUPrecisionPlugin("bf16-mixed", **argument)
-
-    assert [str(each.message) for each in caught] == [f"HPUPrecisionPlugin({name}=…) has no meaning any more: {why}"]
-
-
 def test_precision_knows_its_device() -> None:
     assert northbridge_hpu.HPUPrecisionPlugin("bf16-mixed", device="hpu").device == "hpu"
     with pytest.raises(ArgumentValueError, match=r"HPUPrecisionPlugin\(device='cuda'\) is for 'hpu'"):

@@ -47,7 +47,10 @@ def _line(kind: type[Optimizer], optimizer: Optimizer) -> str:
     """Return the lines that build the vendor's class with the arguments of ``optimizer``."""
     known = inspect.signature(kind).parameters
     said = ", ".join(f"{name}={value!r}" for name, value in optimizer.defaults.items() if name in known)
-    return f"from {kind.__module__} import {kind.__name__}; {kind.__name__}(params, {said}); its formula differs, see docs/optimizers.md"
+    return (
+        f"from {kind.__module__} import {kind.__name__}; {kind.__name__}(params, {said}); its formula differs, see"
+        " docs/optimizers.md"
+    )
 
 
 def keep_counts(backend: Backend, optimizer: Optimizer) -> None:
