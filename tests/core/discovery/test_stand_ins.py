@@ -120,6 +120,19 @@ def test_absent_attribute_says_that_it_is_not_simulated(stand: Stand, tmp_path: 
     assert not hasattr(inner, "__wrapped__")
 
 
+def test_a_module_with_a_class_of_its_own_looks_names_up_itself(stand: Stand) -> None:
+    stand(
+        "import sys, types\n"
+        "class Options(types.ModuleType):\n"
+        "    def __getattr__(self, name): return f'option {name}'\n"
+        "sys.modules[__name__].__class__ = Options\n"
+    )
+
+    module: Any = importlib.import_module("torch_absent")
+
+    assert module.__getattr__("fast") == module.fast == "option fast"
+
+
 def test_question_for_an_absent_module_is_answered(stand: Stand) -> None:
     stand("NAME = 1")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tests.backends.simulation.processes import Run
-from torch.profiler import ProfilerActivity as TorchsActivity  # as a script that imports it before the vendor's package
+from torch._C._profiler import ProfilerActivity as TorchsActivity  # as a script has it that imported it first
 
 from northbridge.lightning.profilers.trace import read_trace
 
