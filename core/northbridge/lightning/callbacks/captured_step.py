@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import ArgumentsError
-from northbridge.graphs.callables import graphing_backend
-from northbridge.graphs.capture import GraphWarning
-from northbridge.lightning.callbacks.capturable import numbers_of, reject_module, reject_optimizer, reject_trainer
-from northbridge.lightning.callbacks.step_graph import StepGraph
+
+if TYPE_CHECKING:
+    from northbridge.lightning.callbacks.step_graph import StepGraph
 
 
 class _CapturedStepMixin:
@@ -44,6 +43,9 @@ class _CapturedStepMixin:
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Check that the step can be captured, and stand in for the module's ``optimizer_step``."""
+        from northbridge.graphs.callables import graphing_backend
+        from northbridge.lightning.callbacks.capturable import reject_module, reject_trainer
+
         self._backend = graphing_backend(getattr(trainer.strategy, "backend", None))
         reject_trainer(trainer, pl_module, self)
         reject_module(pl_module, self._backend)
@@ -74,6 +76,9 @@ class _CapturedStepMixin:
             del self._module, self._trainer, self._batch, self._usual
 
     def _step(self, epoch: int, batch_idx: int, optimizer: Any, closure: Any) -> None:
+        from northbridge.lightning.callbacks.capturable import numbers_of, reject_optimizer
+        from northbridge.lightning.callbacks.step_graph import StepGraph
+
         if self._steps_left > 0:
             self._steps_left -= 1
             self._usual(epoch, batch_idx, optimizer, closure)
@@ -98,6 +103,8 @@ class _CapturedStepMixin:
         self.replays += 1
 
     def _warn_once(self) -> None:
+        from northbridge.graphs.capture import GraphWarning
+
         if not self._warned:
             self._warned = True
             warnings.warn(

@@ -15,7 +15,7 @@ from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.float8.engine import Float8Engine, choose_engine
 from northbridge.lightning.namespaces import Classes, Namespace
 
-Skip = Sequence[str] | Callable[[str, torch.nn.Module], bool]
+Skip = Sequence[str] | Callable[[str, "torch.nn.Module"], bool]
 """Layers that stay as they are: names or patterns of names, or a function of a name and its layer."""
 
 _MULTIPLE = 16
