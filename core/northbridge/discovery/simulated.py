@@ -19,9 +19,8 @@ from northbridge.discovery.current import loaded
 from northbridge.discovery.hooks import SIMULATION, call
 from northbridge.discovery.installed import announced, names, say_not_installed
 from northbridge.discovery.stand_ins import StandIns
-from northbridge.errors import BackendConflictError, BackendNotFoundError, NorthbridgeError, SimulationError
+from northbridge.errors import BackendConflictError, BackendNotFoundError, SimulationError
 from northbridge.process_record import note
-from northbridge.processes.endings import describe_error
 from northbridge.simulation import Simulation
 from northbridge.untrusted.text import shorten
 
@@ -70,17 +69,8 @@ def put_stand_ins(name: str) -> bool:
         )
     if "torch" in sys.modules:
         for module in _simulations[name].autoloads:
-            _autoload(name, module)
+            import_module(module)
     return True
-
-
-def _autoload(name: str, module: str) -> None:
-    try:
-        import_module(module)
-    except NorthbridgeError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a vendor's import; the run that loads the chip imports it again
-        note(name, "not imported with torch", describe_error(error), problem=True)
 
 
 def _place(name: str) -> Simulation:
