@@ -37,6 +37,11 @@ if TYPE_CHECKING:
         record_kernels as record_kernels,
         recorded_kernels as recorded_kernels,
     )
+    from northbridge_cpu_sim.module.operator_trace import (
+        graph_runs as graph_runs,
+        mark_graph as mark_graph,
+        trace_operators as trace_operators,
+    )
     from northbridge_cpu_sim.simulation.installation import install as install
     from northbridge_cpu_sim.simulation.record import Record as Record
     from northbridge_cpu_sim.simulation.server import Server as Server
@@ -48,6 +53,7 @@ _HOMES = {
     "faults.fault": ("Fault",),
     "faults.plan": ("MetFault", "count_step", "faults_met", "planned_faults"),
     "module.kernels": ("Kernel", "record_kernels", "recorded_kernels"),
+    "module.operator_trace": ("graph_runs", "mark_graph", "trace_operators"),
     "simulation.installation": ("install",),
     "simulation.record": ("Record",),
     "simulation.server": ("Server",),

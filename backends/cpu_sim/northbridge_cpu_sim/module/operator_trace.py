@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from northbridge_cpu_sim.module import chip
 
 
-def start(*, between_markers: bool = False, on_new: Callable[[], None] | None = None) -> None:
+def trace_operators(*, between_markers: bool = False, on_new: Callable[[], None] | None = None) -> None:
     """Trace the operators of this process from now on; call ``on_new`` after the first run of each graph."""
     chip.extension().trace_operators(between_markers, on_new)
 
 
-def mark() -> None:
+def mark_graph() -> None:
     """End the graph of the operators since the last marker; without operators there is none."""
     chip.extension().mark_graph()
 

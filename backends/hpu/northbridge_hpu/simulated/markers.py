@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from northbridge_cpu_sim.module import operator_trace
+from northbridge_cpu_sim import mark_graph
 from northbridge_hpu.simulated import metrics_files
 from northbridge_hpu.simulated.mode import is_lazy
 
@@ -23,7 +23,7 @@ def mark_step(device_str: str = "", sync: bool = False) -> None:  # noqa: ARG001
         _closures.clear()
         for closure in waiting:
             closure()
-        operator_trace.mark()
+        mark_graph()
         metrics_files.write(metrics_files.Trigger.mark_step)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from northbridge_cpu_sim.module import operator_trace
+from northbridge_cpu_sim import graph_runs
 from northbridge_hpu.simulated.record import variable
 
 Statistics = list[tuple[str, Any]]
@@ -47,7 +47,7 @@ class Metric:
     def start(self) -> None:
         """Begin to count, or go on; no effect if it counts."""
         if self._since is None:
-            self._since = Counter(operator_trace.graph_runs())
+            self._since = Counter(graph_runs())
 
     def stop(self) -> None:
         """End the counting; the statistics stay."""
@@ -68,7 +68,7 @@ class Metric:
     def _update(self) -> None:
         if self._since is None:
             return
-        now = Counter(operator_trace.graph_runs())
+        now = Counter(graph_runs())
         self._compiled |= now.keys() - self._since.keys()
         self._counted += now - self._since
         self._since = now

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import northbridge_cpu_sim
 from northbridge_cpu_sim import module as chip
-from northbridge_cpu_sim.module import operator_trace
 from northbridge_hpu.simulated import (
     compiler,
     float8_operators,
@@ -39,7 +38,7 @@ def load() -> None:
         module=sys.modules["habana_frameworks.torch.hpu"],
     )
     generators.default_generators[:] = [chip.default_generator(0)]
-    operator_trace.start(between_markers=is_lazy(), on_new=_write_changed)
+    northbridge_cpu_sim.trace_operators(between_markers=is_lazy(), on_new=_write_changed)
     metrics.start()
     metrics_files.start()
     replaced.replace()
