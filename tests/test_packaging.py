@@ -257,10 +257,6 @@ def test_fresh_environment_trains_ten_lines(environment: Path, tmp_path: Path) -
     assert said.splitlines()[-1] == f"trained on cpu_sim:0 True {packages}"
 
 
-MISSING = "needs torchao, which is not installed. Fix: pip install torchao"
-"""The reason why tests of float8 did not run; another extra brings torchao."""
-
-
 @pytest.mark.timeout(1200)  # the suite has limits of its own, and says which test outlasted them
 def test_documented_extra_earns_c2_on_one_device(wheel: Path, tmp_path: Path) -> None:
     """The extra ``conformance`` brings what the suite needs; torch, which a vendor chooses, is this environment's."""
@@ -280,8 +276,7 @@ def test_documented_extra_earns_c2_on_one_device(wheel: Path, tmp_path: Path) ->
     said = subprocess.run(suite, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False).stdout
 
     tests = Report.read(tmp_path / "report" / "report.json").tests
-    other = {test.id: test.evidence for test in tests if test.verdict not in (Verdict.PASS, Verdict.UNKNOWN)}
-    assert all(name.startswith("C1/Float8/") and evidence.endswith(MISSING) for name, evidence in other.items()), other
+    assert [(test.id, test.evidence) for test in tests if test.verdict not in (Verdict.PASS, Verdict.UNKNOWN)] == []
     assert said.splitlines()[0].endswith(": C2 (simulated)")
 
 

@@ -67,7 +67,6 @@ _CLAIMED = (
     "inference_mode",
     "bfloat16",
     "bfloat16_range",
-    "float8",
     "float16",
     "float64",
     "int64",
@@ -86,6 +85,8 @@ _CLAIMED = (
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
     """Declare the chip, without compiling or loading anything."""
+    from importlib.util import find_spec
+
     from northbridge_cpu_sim.acceleration import SimAcceleration
     from northbridge_cpu_sim.bridge import SimBridge, rounding_claims
     from northbridge_cpu_sim.collective import SimCCL
@@ -99,6 +100,9 @@ def northbridge_backend() -> northbridge.Backend:
         northbridge.Capabilities.of_level(
             "C3",
             data_loaders=northbridge.no("it has no decoder"),
+            float8=northbridge.yes
+            if find_spec("torchao")
+            else northbridge.Claim("unknown", "torchao, its engine, is not installed"),
             **{"simulated": True, **dict.fromkeys(_CLAIMED, northbridge.yes), **rounding_claims()},
         ),
         acceleration=SimAcceleration(),

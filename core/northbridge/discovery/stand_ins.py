@@ -28,8 +28,8 @@ class StandIns(MetaPathFinder):
     def __init__(self, backend: str, places: Mapping[str, Path], *, chip: str = "", page: str = "") -> None:
         self.backend = backend
         self.places = places
-        self.chip = chip or backend
-        self.page = page or f"the documentation of backend {backend!r}"
+        self.chip: str = chip or backend
+        self.page: str = page or f"the documentation of backend {backend!r}"
 
     def find_spec(
         self,

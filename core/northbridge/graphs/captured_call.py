@@ -27,11 +27,11 @@ class CapturedCall:
     def __init__(
         self, backend: Backend, function: Callable[..., Any], module: torch.nn.Module | None, arguments: Any
     ) -> None:
-        self.calls = 0
+        self.calls: int = 0
         """Number of forward replays, each of which overwrites the activations of the one before."""
 
         leaves, structure = flatten(arguments)
-        self.input_count = sum(isinstance(each, torch.Tensor) for each in leaves)
+        self.input_count: int = sum(isinstance(each, torch.Tensor) for each in leaves)
         self._inputs = static_copies(leaves)
         self._parameters = [*module.parameters()] if module is not None else []
         self._buffers = [*module.buffers()] if module is not None else []

@@ -15,7 +15,7 @@ class CompiledGraphs:
     """Count what ``torch.compile`` compiles from now on. It costs one look into a table a step."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         """Number of compiled graphs."""
 
         self._counter = _counter()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from abc import ABCMeta
+from abc import ABC, ABCMeta
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -29,7 +29,7 @@ from northbridge.discovery.loaded import load
 from northbridge.errors import ArgumentsError, ArgumentValueError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import AcceleratorQuestions
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import NAMESPACES, Namespace, Stock
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.plugins.precision import precision_plugin
 from northbridge.lightning.user_classes import derive
 from northbridge.lightning.vendor_names.arguments import bind
@@ -68,7 +68,7 @@ class _VendorNameType(ABCMeta):
         return False
 
 
-class VendorName(Stock, metaclass=_VendorNameType):  # type: ignore[misc]  # the stock class is known at run time
+class VendorName(ABC, metaclass=_VendorNameType):
     """Base of all names. An ABC, like Lightning's classes, so that Python lets an object become one of those."""
 
     backend_name: ClassVar[str] = ""
@@ -128,8 +128,8 @@ class VendorName(Stock, metaclass=_VendorNameType):  # type: ignore[misc]  # the
         if type(draft) is type(made):
             vars(made).update((key, value) for key, value in vars(draft).items() if isinstance(value, dict))
         cls: Any = type(made) if is_vendors(type(self)) else derive(type(self), type(made))
-        self.__dict__.clear()
-        self.__dict__.update(vars(made))
+        vars(self).clear()
+        vars(self).update(vars(made))
         self.__class__ = cls
         for key, value in own.items():
             setattr(self, key, value)

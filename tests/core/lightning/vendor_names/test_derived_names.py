@@ -39,16 +39,19 @@ class Summing(SimDDPStrategy):
 
     def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
         self.called.append("reduce")
-        return super().reduce(tensor, group, self.reduce_op)
+        above: Any = super()
+        return above.reduce(tensor, group, self.reduce_op)
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
         self.called.append("step")
-        return super().optimizer_step(*args, **kwargs)
+        above: Any = super()
+        return above.optimizer_step(*args, **kwargs)
 
 
 class Waiting(SimSingleStrategy):
     def barrier(self, *args: Any, **kwargs: Any) -> str:
-        super().barrier(*args, **kwargs)
+        above: Any = super()
+        above.barrier(*args, **kwargs)
         return "waited"
 
 
@@ -57,7 +60,8 @@ class Counting(SimAccelerator):
 
     def teardown(self) -> None:
         self.ended += 1
-        super().teardown()
+        above: Any = super()
+        above.teardown()
 
 
 class Noting(SimCheckpointIO):
@@ -65,7 +69,8 @@ class Noting(SimCheckpointIO):
 
     def save_checkpoint(self, checkpoint: Any, path: Any, storage_options: Any = None) -> None:
         self.saved = path
-        super().save_checkpoint(checkpoint, path, storage_options)
+        above: Any = super()
+        above.save_checkpoint(checkpoint, path, storage_options)
 
 
 class Clipping(SimPrecision):
@@ -73,7 +78,8 @@ class Clipping(SimPrecision):
 
     def clip_gradients(self, *args: Any, **kwargs: Any) -> None:
         self.clips += 1
-        super().clip_gradients(*args, **kwargs)
+        above: Any = super()
+        above.clip_gradients(*args, **kwargs)
 
 
 @pytest.fixture

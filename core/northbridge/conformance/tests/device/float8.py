@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 import northbridge
 from northbridge.conformance.tests.device.one_device import OneDevice, gradient_of
-from northbridge.float8.engine import FIX, choose_engine
+from northbridge.float8.engine import choose_engine
 from northbridge.lightning.plugins.float8 import reject_float8
 
 STEPS = 17
@@ -52,12 +51,7 @@ class Float8(OneDevice):
         chips = northbridge.get(backend)
         reject_float8(chips, "float8 training")
         _, chosen = choose_engine(backend, chips.acceleration.float8_engines(), None)
-        try:
-            return chosen, chosen.read_recipe(None)
-        except northbridge.UnsupportedError as error:
-            if FIX in str(error) and find_spec("torchao") is None:
-                pytest.skip(str(error))
-            raise
+        return chosen, chosen.read_recipe(None)
 
     @pytest.fixture
     def run(self, engine: tuple[northbridge.Float8Engine, Any], converted: nn.Module, device: torch.device) -> Pass:

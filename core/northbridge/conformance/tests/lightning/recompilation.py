@@ -11,7 +11,7 @@ from northbridge.errors import UnsupportedError
 class Recompilation(UsesSuite):
     """RecompilationMonitor finds a graph for each shape on every rank, or is refused."""
 
-    claims = ("recompilation",)
+    claims: tuple[str, ...] = ("recompilation",)
     runs: Runs = one_and_two_devices(*TRAINERS)
     advice = "Claim `recompilation` as `no` if the chip compiles nothing: then the monitor is refused with your reason."
 
