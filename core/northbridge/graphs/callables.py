@@ -44,7 +44,7 @@ class GraphedCallable:
         self.function = function
         self.max_graphs = max_graphs
         self.beyond = beyond
-        self.backend = graphing_backend(backend)
+        self.backend: Backend = graphing_backend(backend)
         owner = function if isinstance(function, torch.nn.Module) else getattr(function, "__self__", None)
         self._module = owner if isinstance(owner, torch.nn.Module) else None
         self._captured: dict[Hashable, CapturedCall] = {}

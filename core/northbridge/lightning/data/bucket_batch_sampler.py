@@ -54,7 +54,8 @@ class BucketBatchSampler(BatchSampler):
         for index, length in enumerate(lengths):
             self.buckets[boundary_of(length, checked)].append(index)
         replicas = _replicas(sampler)
-        self.rank, self.num_replicas = (0, 1) if replicas is None else (replicas.rank, replicas.num_replicas)
+        self.rank: int = 0 if replicas is None else replicas.rank
+        self.num_replicas: int = 1 if replicas is None else replicas.num_replicas
         self._repeats = not _is_for_prediction(sampler)
 
     def set_epoch(self, epoch: int) -> None:

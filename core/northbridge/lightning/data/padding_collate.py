@@ -27,7 +27,7 @@ class PaddingCollate:
     """
 
     def __init__(self, boundaries: Iterable[int], value: Values = 0, dim: int = 0) -> None:
-        self.boundaries = check_boundaries(boundaries)
+        self.boundaries: list[int] = check_boundaries(boundaries)
         if dim < 0:
             raise ArgumentsError(f"dim={dim}: expected a dimension of one sample, from 0")
         self.value = value
