@@ -81,7 +81,7 @@ class _PartLoader(SourceFileLoader):
         # `from module import name` asks for a module of the name, and so for our error, only inside a package.
         vars(module).setdefault("__path__", [])
         super().exec_module(module)
-        if type(module) is not ModuleType:  # it has given itself a class that looks its names up
+        if hasattr(type(module), "__getattr__"):  # it has given itself a class that looks its names up
             del vars(module)["__getattr__"]
 
 

@@ -51,6 +51,7 @@ def pictures(tmp_path: Path) -> ImageFolder:
     return ImageFolder(tmp_path)
 
 
+@pytest.mark.shows("the path of the vendor's loader")
 def test_the_second_generation_decodes_on_the_card(pictures: ImageFolder, capsys: pytest.CaptureFixture[str]) -> None:
     loader = HabanaDataLoader(pictures, batch_size=4, drop_last=True, prefetch_factor=3)
 
@@ -99,6 +100,7 @@ def test_other_cases_decode_on_the_host(
     assert [images.device.type for images, _ in loader] == ["cpu", "cpu"]
 
 
+@pytest.mark.shows("the arguments of the vendor's loader")
 def test_arguments_that_the_media_pipe_ignores_are_warned_of(pictures: ImageFolder) -> None:
     sampler: Any = DistributedSampler(pictures, num_replicas=2, rank=0)
 
