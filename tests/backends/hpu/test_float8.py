@@ -131,11 +131,11 @@ def test_the_precision_of_lightning_habana_trains(layer: nn.Linear) -> None:
 
 
 def test_layers_are_left_to_the_user_if_asked(layer: nn.Linear) -> None:
-    import habana_frameworks.torch.hpex.experimental.transformer_engine as te
+    import habana_frameworks.torch.hpex.experimental.transformer_engine as engine
 
     plugin = northbridge_hpu.HPUPrecisionPlugin("fp8", replace_layers=False)
 
-    _, module = _fit(plugin, nn.Sequential(te.Linear(32, 16), nn.Linear(16, 16)))
+    _, module = _fit(plugin, nn.Sequential(engine.Linear(32, 16), nn.Linear(16, 16)))
 
     assert [type(each).__module__.partition(".")[0] for each in module.module.children()] == [
         "northbridge_hpu",

@@ -64,6 +64,6 @@ def test_a_file_names_a_strategy(namespace: Namespace, tmp_path: Path) -> None:
 
 def test_a_wrong_precision_is_refused(namespace: Namespace, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parse(namespace, f"--trainer.plugins={HERE}.SimPrecision", "--trainer.plugins.precison=bf16-mixed")
+        parse(namespace, f"--trainer.plugins={HERE}.SimPrecision", "--trainer.plugins.accuracy=bf16-mixed")
 
-    assert "precison" in capsys.readouterr().err
+    assert "accuracy" in capsys.readouterr().err
