@@ -47,8 +47,8 @@ class HPUAcceleration(northbridge.Acceleration):
             )
         if _ranks() > 1 and not HPUSettings.read().pt_hpu_enable_lazy_collectives:
             raise northbridge.UnsupportedError(
-                f"HPU graphs in a run of {_ranks()} ranks need lazy collectives, and PT_HPU_ENABLE_LAZY_COLLECTIVES is"
-                " not set. Fix: set PT_HPU_ENABLE_LAZY_COLLECTIVES=true",
+                f"HPU graphs in a run of {_ranks()} ranks need lazy collectives. Fix: set"
+                " PT_HPU_ENABLE_LAZY_COLLECTIVES=true",
                 capability="graphs",
             )
         from habana_frameworks.torch.hpu.graphs import HPUGraph

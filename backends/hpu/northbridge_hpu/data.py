@@ -63,8 +63,8 @@ def _build(args: tuple[Any, ...], kwargs: dict[str, Any], kind: str, card: str, 
         import habana_dataloader
     except ImportError as error:
         raise northbridge.SoftwareMissingError(
-            f"HabanaDataLoader needs the vendor's package habana_dataloader: {error}. Fix: install it with torchvision,"
-            " or use torch's DataLoader",
+            f"HabanaDataLoader needs the vendor's package habana_dataloader: {error}. Fix: install it, or use"
+            " torch's DataLoader",
             backend="hpu",
         ) from error
     loader: Any = None
@@ -82,8 +82,8 @@ def _build(args: tuple[Any, ...], kwargs: dict[str, Any], kind: str, card: str, 
     if refused:
         reason = refused if known else "it loads only a torchvision ImageFolder or COCO 2017"
         raise northbridge.UnsupportedError(
-            f"HabanaDataLoader cannot load {kind} on {card}: {reason}. The vendor's class would use torch's DataLoader"
-            " instead. Fix: use torch.utils.data.DataLoader",
+            f"HabanaDataLoader cannot load {kind} on {card}: {reason}. The vendor's would use torch's. Fix:"
+            " torch.utils.data.DataLoader",
             capability="data_loaders",
         )
     return loader, printed.getvalue()

@@ -58,8 +58,8 @@ class HPUSettings(northbridge.VendorSettings):
         """Raise :class:`northbridge.SettingsError` if HABANA_PROFILE is not for torch's profiler."""
         if self.habana_profile not in (None, "profile_api_light"):
             raise northbridge.SettingsError(
-                f"HABANA_PROFILE={self.habana_profile!r} is not for torch's profiler, which would record no HPU. Fix:"
-                " unset it, or write profile_api_light",
+                f"HABANA_PROFILE={self.habana_profile!r} is not for torch's profiler. Fix: unset it, or write"
+                " profile_api_light",
                 variable="HABANA_PROFILE",
             )
 

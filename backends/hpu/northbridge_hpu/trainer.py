@@ -93,8 +93,8 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
         if inference:
             step = "prepare(model, config), and later finalize_calibration(model)" if quant is False else "convert"
             raise northbridge.UnsupportedError(
-                f"{type(self).__name__}.convert_modules(inference=True) is not supported yet. Fix: call the library"
-                f" itself: neural_compressor.torch.quantization.{step}",
+                f"{type(self).__name__}.convert_modules(inference=True) is not supported. Fix:"
+                f" neural_compressor.torch.quantization.{step}",
                 capability="float8",
             )
         self.replace_layers, self.recipe = replace_layers, recipe

@@ -60,8 +60,8 @@ class CapturedCall:
         """
         if addresses((*self._parameters, *self._buffers)) != self._addresses:
             raise UnsupportedError(
-                "a parameter or buffer got other memory since its graph was captured, and a replay would use the old."
-                " Fix: move, convert and freeze the module before its first call",
+                "a parameter or buffer has other memory than in the capture. Fix: move, convert and freeze the module"
+                " before",
                 capability="graphs",
             )
         tensors = [each for each in leaves if isinstance(each, torch.Tensor)]

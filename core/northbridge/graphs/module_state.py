@@ -25,8 +25,8 @@ def reject_hooks(module: torch.nn.Module, backend: Backend) -> None:
         ]
         if hooks:
             raise UnsupportedError(
-                f"{_shown(module, name)} has a hook, {hooks[0]!r}, which would run while a graph is captured and never"
-                " in a replay. Fix: remove it, or add it to a module around the graph",
+                f"{_shown(module, name)} has a hook, {hooks[0]!r}, which runs in no replay. Fix: remove it, or hook a"
+                " module around the graph",
                 capability="graphs",
             )
     for name, buffer in module.named_buffers():
@@ -69,7 +69,7 @@ def reject_changes(before: Facts, after: Facts) -> None:
         if before.get(name) != fact:
             what = "tensor" if fact[0] == "tensor" else "value"
             raise UnsupportedError(
-                f"{name!r} got another {what} in Python while a graph was captured, and would not in a replay."
-                " Fix: change a tensor in place, or do it outside of the captured work",
+                f"{name!r} got another {what} in Python, as in no replay. Fix: change a tensor in place, or outside of"
+                " the capture",
                 capability="graphs",
             )

@@ -28,8 +28,7 @@ def compile_blocks(module: torch.nn.Module, **arguments: Any) -> int:
     blocks = _repeated(module)
     if not blocks:
         raise ArgumentsError(
-            f"{type(module).__name__} has no repeated block: no ModuleList or Sequential has two modules of one class"
-            " with submodules. Fix: torch.compile(model)"
+            f"{type(module).__name__} has no block twice in one ModuleList or Sequential. Fix: torch.compile(model)"
         )
     chip = loaded()
     if chip is not None:

@@ -117,7 +117,7 @@ def test_arguments_that_the_media_pipe_ignores_are_warned_of(pictures: ImageFold
     assert caught[0].filename == __file__
 
 
-REFUSED = "The vendor's class would use torch's DataLoader instead. Fix: use torch.utils.data.DataLoader"
+REFUSED = "The vendor's would use torch's. Fix: torch.utils.data.DataLoader"
 
 
 @pytest.mark.parametrize(

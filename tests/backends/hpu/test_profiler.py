@@ -77,8 +77,7 @@ def test_a_profile_of_another_tool_is_refused(monkeypatch: pytest.MonkeyPatch) -
             ask()
 
         assert str(raised.value) == (
-            "HABANA_PROFILE='profile_api' is not for torch's profiler, which would record no HPU. Fix: unset it, or"
-            " write profile_api_light"
+            "HABANA_PROFILE='profile_api' is not for torch's profiler. Fix: unset it, or write profile_api_light"
         )
 
 

@@ -91,8 +91,7 @@ def test_a_model_without_repeated_blocks_is_told() -> None:
         compile_blocks(nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)))
 
     assert str(refused.value) == (
-        "Sequential has no repeated block: no ModuleList or Sequential has two modules of one class with submodules."
-        " Fix: torch.compile(model)"
+        "Sequential has no block twice in one ModuleList or Sequential. Fix: torch.compile(model)"
     )
 
 

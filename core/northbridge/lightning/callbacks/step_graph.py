@@ -51,15 +51,15 @@ class StepGraph:
             del self._module.__dict__["training_step"], self._module.__dict__["log"]
         if not self._was_given:
             raise UnsupportedError(
-                "training_step was not called with its batch, so that a captured step would train on one batch for"
-                " ever. Fix: let training_step take the batch",
+                "training_step did not get its batch: a captured step would train on one for ever. Fix: let it take"
+                " the batch",
                 capability="graphs",
             )
         reject_changes(before, python_state(self._module))
         if numbers_of(self._optimizer, self._module) != numbers:
             raise UnsupportedError(
-                f"{type(self._optimizer).__name__} counts its steps in Python, which a replay would not do. Fix: use an"
-                " optimizer with capturable=True, or train without CapturedStep",
+                f"{type(self._optimizer).__name__} counts its steps in Python, as no replay does. Fix: capturable=True,"
+                " or leave CapturedStep out",
                 capability="graphs",
             )
         self._result = closure.consume_result()

@@ -84,7 +84,7 @@ def settle_profiler(namespace: Namespace, trainer: Any, profiler: Any) -> Any:
     if found != profiler.backend_name:
         raise UnsupportedError(
             f"{type(profiler).__name__} is for {profiler.backend_name!r}, not for accelerator={found!r}. Fix:"
-            f" accelerator={profiler.backend_name!r}, or profiler='pytorch'",
+            " profiler='pytorch'",
             capability="profiler",
         )
     return profiler.settle(namespace)

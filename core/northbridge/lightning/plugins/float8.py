@@ -98,7 +98,7 @@ class Float8Precision:
         if self.backend is None:
             raise UnsupportedError(
                 f"{type(self).__name__} has no chip: it runs on Northbridge's chips that claim float8. Fix:"
-                " accelerator='…', the name of one of them",
+                " accelerator= one of them",
                 capability="float8",
             )
         return self.backend
@@ -116,7 +116,7 @@ class Float8Precision:
         if engine.emulates or getattr(self._read, "emulate", False):
             rank_zero.rank_zero_warn(
                 f"{name} emulates float8 on {self._chip.name!r}: it rounds to float8, but multiplies in a wider dtype,"
-                " which saves no time and no memory"
+                " which saves nothing"
             )
 
 

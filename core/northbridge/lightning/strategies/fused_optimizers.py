@@ -82,8 +82,8 @@ def _count_by_parameter_alone(optimizer: Optimizer, state: State) -> State:
     """Move the count of each group to its parameters, for torch's class."""
     if any(group.get("bias_correction") is False for group in state["param_groups"]):
         raise CheckpointError(
-            f"the optimizer's state was saved with bias_correction=False, which {type(optimizer).__name__} lacks."
-            " Fix: load it with the class that saved it"
+            f"the state has bias_correction=False, which {type(optimizer).__name__} lacks. Fix: load it with the class"
+            " that saved it"
         )
     foreign = {"step", "bias_correction"}
     state = _count_by_parameter(optimizer, state)

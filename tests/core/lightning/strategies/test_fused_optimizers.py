@@ -94,8 +94,8 @@ def test_a_vendors_class_is_named_instead_of_torchs_kernel(vendors: Backend) -> 
 
     assert str(refused.value) == (
         "AdamW(fused=True): torch has no fused kernel of it for 'cpu_sim'. Fix:"
-        f" from {__name__} import GroupedAdamW; GroupedAdamW(params, lr=0.1, betas=(0.9, 0.999), eps=1e-08); see its"
-        " differences first"
+        f" from {__name__} import GroupedAdamW; GroupedAdamW(params, lr=0.1, betas=(0.9, 0.999), eps=1e-08); its"
+        " formula differs, see docs/optimizers.md"
     )
     assert refused.value.capability == "fused_optimizers"
 
@@ -236,8 +236,7 @@ def test_a_state_without_bias_correction_is_refused_by_torchs(vendors: Backend) 
         stepped(plain, 1, saved, vendors)
 
     assert str(refused.value) == (
-        "the optimizer's state was saved with bias_correction=False, which AdamW lacks. Fix: load it with the class"
-        " that saved it"
+        "the state has bias_correction=False, which AdamW lacks. Fix: load it with the class that saved it"
     )
 
 
