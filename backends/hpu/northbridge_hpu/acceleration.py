@@ -43,7 +43,7 @@ class HPUAcceleration(northbridge.Acceleration):
 
         if not is_lazy():
             raise northbridge.UnsupportedError(
-                f"HPU graphs: {NO_GRAPHS_IN_EAGER_MODE}. Fix: set PT_HPU_LAZY_MODE=1", capability="graphs"
+                f"{NO_GRAPHS_IN_EAGER_MODE}. Fix: set PT_HPU_LAZY_MODE=1", capability="graphs"
             )
         if _ranks() > 1 and not HPUSettings.read().pt_hpu_enable_lazy_collectives:
             raise northbridge.UnsupportedError(

@@ -34,9 +34,7 @@ class TransformerEngine(northbridge.Float8Engine):
         if isinstance(form, str):
             formats = {"E5M2": vendors.Format.E5M2, "HYBRID": vendors.Format.HYBRID}
             if form not in formats:
-                raise northbridge.ArgumentsError(
-                    f"recipe: fp8_format={form!r} is not a format; known: {', '.join(formats)}"
-                )
+                raise northbridge.ArgumentsError(f"recipe: fp8_format={form!r} is not one of {', '.join(formats)}")
             given["fp8_format"] = formats[form]
         try:
             return vendors.DelayedScaling(**given)

@@ -26,7 +26,7 @@ class MisspeltSDAADDPStrategy(SDAADDPStrategy, backend="sdaa"):
     """The DDP strategy under the misspelt name that lightning-Teco registered: ``strategy="dpp_sdaa"``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        warnings.warn("strategy='dpp_sdaa' is taken for 'ddp_sdaa'; write that, or 'ddp'", stacklevel=2)
+        warnings.warn("strategy='dpp_sdaa' means 'ddp_sdaa'; write that, or 'ddp'", stacklevel=2)
         super().__init__(*args, **kwargs)
 
 

@@ -67,7 +67,7 @@ def test_a_recipe_is_the_vendors(given: dict[str, Any] | None) -> None:
     ("given", "said"),
     [
         ("tensorwise", "recipe='tensorwise' is not a recipe of the Transformer Engine. Fix: a recipe.DelayedScaling"),
-        ({"fp8_format": "E4M3"}, "recipe: fp8_format='E4M3' is not a format; known: E5M2, HYBRID"),
+        ({"fp8_format": "E4M3"}, "recipe: fp8_format='E4M3' is not one of E5M2, HYBRID"),
         ({"history": 1}, "recipe={'history': 1} does not make a DelayedScaling: "),
     ],
 )

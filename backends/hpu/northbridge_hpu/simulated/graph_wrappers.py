@@ -96,7 +96,7 @@ class ModuleCacher:
 
 def _reject(dry_run: bool) -> None:
     if dry_run:
-        raise NotImplementedError("the simulated Gaudi runs what it captures. Fix: leave dry_run out")
+        raise NotImplementedError("the simulated Gaudi knows no dry run. Fix: leave dry_run out")
 
 
 def _graphed(

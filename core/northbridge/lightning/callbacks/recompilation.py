@@ -34,7 +34,7 @@ class _RecompilationMonitorMixin:
 
     def __init__(self, warn_after: int = 64) -> None:
         if warn_after < 1:
-            raise ArgumentsError(f"RecompilationMonitor(warn_after={warn_after}): expected 1 step or more")
+            raise ArgumentsError(f"RecompilationMonitor(warn_after={warn_after}): not 1 or more")
         self.warn_after = warn_after
         self.graphs: list[SeenGraph] = []
         """Every graph of the last fit, in the order in which they were found."""

@@ -27,7 +27,7 @@ def power_of_two_boundaries(lengths: Iterable[int], smallest: int = 8) -> list[i
     """
     longest = _ordered(lengths)[-1]
     if smallest < 1:
-        raise ArgumentsError(f"power_of_two_boundaries(smallest={smallest}): expected 1 or more")
+        raise ArgumentsError(f"power_of_two_boundaries(smallest={smallest}): not 1 or more")
     boundaries = [smallest]
     while boundaries[-1] < longest:
         boundaries.append(2 * boundaries[-1])
@@ -38,7 +38,7 @@ def check_boundaries(boundaries: Iterable[int]) -> list[int]:
     """Return the boundaries as a list. Raises :class:`ArgumentsError` unless they ascend from 1 or more."""
     checked = list(boundaries)
     if not checked or checked[0] < 1 or any(low >= high for low, high in itertools.pairwise(checked)):
-        raise ArgumentsError(f"boundaries={checked}: expected lengths in ascending order, from 1 or more")
+        raise ArgumentsError(f"boundaries={checked}: not ascending lengths from 1 on")
     return checked
 
 

@@ -64,7 +64,7 @@ def _part(value: Values, key: Any) -> Values:
         return value.get(key)
     if isinstance(value, Sequence):
         if not isinstance(key, int) or key >= len(value):
-            raise ArgumentsError(f"PaddingCollate(value={value!r}) has nothing for the part {key!r} of a sample")
+            raise ArgumentsError(f"PaddingCollate(value={value!r}) lacks the part {key!r} of a sample")
         part: Values = value[key]
         return part
     return value

@@ -216,7 +216,7 @@ class PrecisionName(VendorName):
         super().__init__(precision, device, *args, **kwargs)
         self.arguments.pop("device", None)
         if device is not None and device != (own := get(self.backend_name).device.type):
-            raise ArgumentValueError(f"{type(self).__name__}(device={device!r}) is for {own!r}. Fix: leave device= out")
+            raise ArgumentValueError(f"{type(self).__name__}(device={device!r}) is for {own!r}. Fix: omit it")
         word = str(precision)
         call = f"{type(self).__name__}(precision={word!r})"
         if word in self.unsupported:

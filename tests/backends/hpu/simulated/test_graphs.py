@@ -66,7 +66,7 @@ def test_eager_mode_has_none_and_says_why(run: Run) -> None:
     """
     assert run(program, PT_HPU_LAZY_MODE="0").splitlines() == [
         "False no",
-        "HPU graphs: the vendor's graphs need lazy mode, and this is eager mode. Fix: set PT_HPU_LAZY_MODE=1",
+        "the vendor's graphs need lazy mode, and this is eager mode. Fix: set PT_HPU_LAZY_MODE=1",
     ]
 
 

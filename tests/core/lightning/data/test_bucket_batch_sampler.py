@@ -156,7 +156,7 @@ class TestWrongArguments:
 
     @pytest.mark.parametrize("boundaries", [[], [8, 4], [4, 4], [0, 4]])
     def test_boundaries_that_do_not_ascend(self, boundaries: list[int]) -> None:
-        with pytest.raises(northbridge.ArgumentsError, match=r"boundaries=\[.*\]: expected lengths in ascending order"):
+        with pytest.raises(northbridge.ArgumentsError, match=r"boundaries=\[.*\]: not ascending lengths"):
             BucketBatchSampler([3], 2, boundaries)
 
     def test_no_batch_size(self) -> None:

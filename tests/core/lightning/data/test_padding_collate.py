@@ -69,7 +69,7 @@ def test_a_sample_that_is_too_long_is_an_error_and_no_new_shape() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ((0,), r"PaddingCollate\(value=\(0,\)\) has nothing for the part 1 of a sample"),
+        ((0,), r"PaddingCollate\(value=\(0,\)\) lacks the part 1 of a sample"),
         (({"a": 0}, 0), r"a sample has a Tensor there"),
     ],
 )

@@ -96,7 +96,7 @@ def test_precision_for_another_device_is_refused() -> None:
     with pytest.raises(ArgumentValueError) as refusal:
         SimPrecision("bf16-mixed", device="cuda")
 
-    assert str(refusal.value) == "SimPrecision(device='cuda') is for 'cpu_sim'. Fix: leave device= out"
+    assert str(refusal.value) == "SimPrecision(device='cuda') is for 'cpu_sim'. Fix: omit it"
 
 
 def test_checkpoint_io_writes_and_reads(tmp_path: Any) -> None:
