@@ -2,9 +2,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin
+ENGINES := .engines
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all chips conformance ops soak gpu gpu-wheels check mypy pyright bench docs shown matrix compat clean
+.PHONY: help setup demo test test-fast test-all chips engines conformance ops soak gpu gpu-wheels check mypy pyright bench docs shown matrix compat clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -19,14 +20,16 @@ test: setup chips ## run the tests that need no training, and a few that train; 
 test-fast: setup ## run the tests that start no process and no compiler; at most 2 minutes
 	@$(RUN)/python -m tests fast $(ARGS)
 
-test-all: setup chips ## run every test, with the proofs of the three chips up to C3; about 45 minutes on 2 cores
+test-all: setup chips engines ## run every test, with the proofs of the three chips up to C3; about 45 minutes on 2 cores
 	@$(RUN)/python -m tests full $(ARGS)
 
 chips: setup # compile the simulated chips, where they are not in the cache
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@NORTHBRIDGE_SIMULATE=hpu $(RUN)/python -c "import northbridge; northbridge.load('hpu')"
 
-conformance: setup chips ## prove the three simulated chips up to C3; writes conformance/*/index.html
+engines: $(ENGINES)/.ready ## put the libraries that compute in float8 into .engines, apart from .venv: 45 MB
+
+conformance: setup chips engines ## prove the three simulated chips up to C3; writes conformance/*/index.html
 	@echo "make conformance: the suite on cpu_sim, hpu and sdaa side by side; about 10 minutes on 2 cores"
 	@$(RUN)/python -m tests.conformance
 
@@ -85,7 +88,12 @@ compat: setup ## run the chip's tests with another torch: TORCH=2.15.0; writes d
 	@$(RUN)/python -m tests.compat $(TORCH)
 
 clean: ## remove the environments and what the tools left
-	rm -rf $(VENV) .compat .gpu site dist conformance .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(ENGINES) .compat .gpu site dist conformance .mypy_cache .ruff_cache .pytest_cache
+
+$(ENGINES)/.ready: constraints-engines.txt | setup
+	@rm -rf $(ENGINES)
+	@$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --target $(ENGINES) -r constraints-engines.txt
+	@touch $@
 
 setup: $(VENV)/.ready
 

@@ -25,6 +25,9 @@ class Job:
     sync_dist: bool = False
     """True if the logged loss is that of all ranks."""
 
+    watched: bool = False
+    """True if RecompilationMonitor watches."""
+
     @property
     def command(self) -> list[str]:
         """The command line of a worker that does this job alone."""

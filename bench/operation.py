@@ -26,3 +26,15 @@ def measure_operation(name: str, *, calls: int, quick: bool) -> Measurement:
                 lambda: float(on_chip(chip)["seconds"]), lambda: float(on_cpu(cpu)["seconds"]), 3 if quick else 11
             )
     return ratio(pairs, _NAMES, "µs", 1e6)
+
+
+def measure_captured_step(*, quick: bool) -> Measurement:
+    """Run a training step of many small operations and its graph in turn, in one process on the simulated chip."""
+    pairs = []
+    step, captured = ({"operation": name, "device": "cpu_sim", "calls": 20} for name in ("step", "captured-step"))
+    for _ in range(1 if quick else 4):
+        with child.conversation(_WORKER) as ask:
+            pairs += interleave(
+                lambda: float(ask(captured)["seconds"]), lambda: float(ask(step)["seconds"]), 3 if quick else 11
+            )
+    return ratio(pairs, ("captured", "eager"), "µs", 1e6)

@@ -36,12 +36,37 @@ def _backward(device: str) -> Call:
     return lambda: torch.autograd.grad(product, weight, ones, retain_graph=True)
 
 
+def _step(device: str) -> Call:
+    """A training step of about 200 operations, each on a few hundred numbers."""
+    layers = [layer for _ in range(12) for layer in (torch.nn.Linear(16, 16), torch.nn.LayerNorm(16), torch.nn.GELU())]
+    model = torch.nn.Sequential(*layers).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    batch = torch.randn(16, 16, device=device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def _captured_step(device: str) -> Call:
+    step, graph = _step(device), torch.accelerator.Graph()
+    step()  # the optimizer's state is created before the capture
+    with graph:
+        step()
+    return graph.replay
+
+
 OPERATIONS: dict[str, Callable[[str], Call]] = {
     "add-4": lambda device: _add(4, device),
     "add-million": lambda device: _add(1_000_000, device),
     "view": _view,
     "mm-64": _multiply,
     "backward": _backward,
+    "step": _step,
+    "captured-step": _captured_step,
 }
 
 

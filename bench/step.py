@@ -56,6 +56,16 @@ def measure_mixed_step(precision: str, *, quick: bool) -> Measurement:
     return ratio(pairs, (f"cpu_sim, {precision}", "cpu, bf16-mixed"), "ms", 1e3)
 
 
+def measure_recompilation_watch(*, quick: bool) -> Measurement:
+    """Fit in turn with and without the monitor, in one process for the reason of :mod:`bench.strategy`."""
+    watched, plain = (Job("mlp", "cpu_sim", 150, threads=1, watched=watched) for watched in (True, False))
+    pairs = []
+    for _ in range(1 if quick else 3):
+        with worker() as ask:
+            pairs += interleave(lambda: ask(watched).step_seconds, lambda: ask(plain).step_seconds, 2 if quick else 9)
+    return ratio(pairs, ("watched", "plain"), "ms", 1e3)
+
+
 def measure_logging(*, quick: bool) -> Measurement:
     """Launch two ranks in turn, a thread each, and ask how long the call took that logs a loss of both."""
     chip, cpu = (Job("mlp", accelerator, 150, devices=2, threads=1, sync_dist=True) for accelerator in _NAMES)

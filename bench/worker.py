@@ -44,6 +44,11 @@ class StepTimer(Callback):
 
 def train(job: Job) -> Answer | None:
     """Fit a new model with a new Trainer; only rank 0 has an answer."""
+    callbacks: list[Callback] = []
+    if job.watched:
+        from northbridge.lightning.pytorch import RecompilationMonitor
+
+        callbacks.append(RecompilationMonitor())
     torch.set_num_threads(job.threads)
     timer = StepTimer()
     task = TASKS[job.task]
@@ -54,7 +59,7 @@ def train(job: Job) -> Answer | None:
             precision=job.precision,  # type: ignore[arg-type]  # one of Lightning's words
             strategy="ddp" if job.devices > 1 else "auto",
             max_epochs=1,
-            callbacks=[timer],
+            callbacks=[*callbacks, timer],
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,

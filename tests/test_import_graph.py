@@ -21,6 +21,8 @@ ROOMS = (
     "device",
     "collective",
     "bridge",
+    "float8",
+    "acceleration",
     "backend",
     "simulation",
     "processes",
@@ -29,6 +31,7 @@ ROOMS = (
     "launch",
     "autoload",
     "discovery",
+    "graphs",
     "lightning",
     "diagnostics",
     "conformance",
@@ -39,7 +42,7 @@ ROOMS = (
 NAMED_ONLY = {"northbridge": "the table of public names", "northbridge.autoload": "CONNECTORS"}
 """Modules whose strings name others that they do not need: each is resolved when somebody asks for it."""
 
-NOUNS = {"grading", "lightning", "multiprocessing", "pickling", "sharding", "training", "unpickling"}
+NOUNS = {"grading", "lightning", "multiprocessing", "pickling", "recording", "sharding", "training", "unpickling"}
 """The last words of files that end in -ing and are nouns of the field."""
 
 

@@ -61,6 +61,7 @@ tests/core/discovery/ standard
     fast test_cards.py test_hooks.py test_installed.py test_stand_ins.py
 tests/core/flight_recorder/ fast
     full recording/test_recorder.py
+tests/core/graphs/ standard
 tests/core/launch/ fast
     full test_group_end.py test_parent_watch.py
 tests/core/lightning/ standard
@@ -70,6 +71,7 @@ tests/core/lightning/ standard
     full launchers/test_dead_ranks.py vendor_names/test_entry_points.py
     full connector/test_auto.py::test_no_plugin_can_hurt_the_process
     full plugins/test_checkpoint_io.py::test_spawning_process_saves_after_its_ranks
+    full plugins/test_float8.py::test_torchao
 tests/core/processes/ fast
     standard test_child.py test_python_start.py test_queue.py
 tests/core/untrusted/ fast

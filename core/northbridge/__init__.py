@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from northbridge.acceleration import Acceleration as Acceleration, Graph as Graph
     from northbridge.backend import API_VERSION as API_VERSION, Backend as Backend
     from northbridge.bridge import Bridge as Bridge
     from northbridge.capabilities import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from northbridge.errors import (
         AmbiguousAcceleratorError as AmbiguousAcceleratorError,
         ArgumentsError as ArgumentsError,
+        ArgumentValueError as ArgumentValueError,
         BackendConflictError as BackendConflictError,
         BackendDisabledError as BackendDisabledError,
         BackendError as BackendError,
@@ -48,12 +50,14 @@ if TYPE_CHECKING:
         HardwareMissingError as HardwareMissingError,
         NamespaceError as NamespaceError,
         NorthbridgeError as NorthbridgeError,
+        NotSimulatedError as NotSimulatedError,
         PluginAPIError as PluginAPIError,
         PluginContractError as PluginContractError,
         PluginError as PluginError,
         PluginHookError as PluginHookError,
         PluginImportError as PluginImportError,
         PluginNameError as PluginNameError,
+        ReductionError as ReductionError,
         ReportError as ReportError,
         SettingsError as SettingsError,
         SimulationError as SimulationError,
@@ -64,24 +68,38 @@ if TYPE_CHECKING:
         WeightsDisagreeError as WeightsDisagreeError,
         WrongDeviceError as WrongDeviceError,
     )
+    from northbridge.float8.engine import Float8Engine as Float8Engine
+    from northbridge.float8.torchao import TorchAO as TorchAO
+    from northbridge.graphs.callables import GraphedCallable as GraphedCallable
+    from northbridge.graphs.capture import GraphWarning as GraphWarning
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
+    from northbridge.lightning.compiled_blocks import compile_blocks as compile_blocks
+    from northbridge.lightning.data.boundaries import (
+        power_of_two_boundaries as power_of_two_boundaries,
+        quantile_boundaries as quantile_boundaries,
+    )
+    from northbridge.lightning.data.bucket_batch_sampler import BucketBatchSampler as BucketBatchSampler
+    from northbridge.lightning.data.padding_collate import PaddingCollate as PaddingCollate
+    from northbridge.lightning.plugins.float8 import Float8Precision as Float8Precision
     from northbridge.lightning.vendor_names.names import (
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
         PrecisionName as PrecisionName,
+        ProfilerName as ProfilerName,
         unsupported_names as unsupported_names,
     )
     from northbridge.lightning.vendor_names.strategies import (
         DDPStrategyName as DDPStrategyName,
         SingleDeviceStrategyName as SingleDeviceStrategyName,
     )
-    from northbridge.process_record import Entry as Entry, record as record
+    from northbridge.process_record import Entry as Entry, note as note, record as record
     from northbridge.processes.environment import keep_environment as keep_environment
     from northbridge.settings import Indices as Indices, Settings as Settings, VendorSettings as VendorSettings
     from northbridge.simulation import Simulation as Simulation
 
 
 _HOMES = {
+    "northbridge.acceleration": ("Acceleration", "Graph"),
     "northbridge.backend": ("API_VERSION", "Backend"),
     "northbridge.bridge": ("Bridge",),
     "northbridge.capabilities": ("Capabilities", "Claim", "no", "unknown", "yes"),
@@ -94,6 +112,7 @@ _HOMES = {
     "northbridge.errors": (
         "AmbiguousAcceleratorError",
         "ArgumentsError",
+        "ArgumentValueError",
         "BackendConflictError",
         "BackendDisabledError",
         "BackendError",
@@ -112,12 +131,14 @@ _HOMES = {
         "NamespaceError",
         "HardwareMissingError",
         "NorthbridgeError",
+        "NotSimulatedError",
         "PluginAPIError",
         "PluginContractError",
         "PluginError",
         "PluginHookError",
         "PluginImportError",
         "PluginNameError",
+        "ReductionError",
         "ReportError",
         "SettingsError",
         "SimulationError",
@@ -130,13 +151,23 @@ _HOMES = {
     ),
     "northbridge.processes.environment": ("keep_environment",),
     "northbridge.discovery.device_users": ("device_users",),
+    "northbridge.float8.engine": ("Float8Engine",),
+    "northbridge.float8.torchao": ("TorchAO",),
+    "northbridge.graphs.callables": ("GraphedCallable",),
+    "northbridge.graphs.capture": ("GraphWarning",),
     "northbridge.hook": ("hookimpl", "lazy_names"),
-    "northbridge.process_record": ("Entry", "record"),
+    "northbridge.process_record": ("Entry", "note", "record"),
+    "northbridge.lightning.data.boundaries": ("power_of_two_boundaries", "quantile_boundaries"),
+    "northbridge.lightning.data.bucket_batch_sampler": ("BucketBatchSampler",),
+    "northbridge.lightning.data.padding_collate": ("PaddingCollate",),
+    "northbridge.lightning.plugins.float8": ("Float8Precision",),
+    "northbridge.lightning.compiled_blocks": ("compile_blocks",),
     "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),
     "northbridge.lightning.vendor_names.names": (
         "AcceleratorName",
         "CheckpointIOName",
         "PrecisionName",
+        "ProfilerName",
         "unsupported_names",
     ),
     "northbridge.simulation": ("Simulation",),

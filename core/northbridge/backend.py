@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from northbridge.acceleration import Acceleration
 from northbridge.bridge import Bridge
 from northbridge.capabilities import Capabilities
 from northbridge.collective import Collective
@@ -27,9 +28,17 @@ class Backend:
     bridge: Bridge
     capabilities: Capabilities = field(default_factory=Capabilities)
     api: int = 1
+    acceleration: Acceleration = field(default_factory=Acceleration)
+    """What the chip offers beyond torch's own operators; the default is right for a chip that has nothing."""
 
     def __post_init__(self) -> None:
-        parts = {"device": Device, "collective": Collective, "bridge": Bridge, "capabilities": Capabilities}
+        parts = {
+            "device": Device,
+            "collective": Collective,
+            "bridge": Bridge,
+            "capabilities": Capabilities,
+            "acceleration": Acceleration,
+        }
         for part, kind in parts.items():
             value = getattr(self, part)
             if not isinstance(value, kind):
@@ -41,6 +50,7 @@ class Backend:
                 owner = type(value).__name__
                 raise TypeError(f'Backend({self.name!r}, …): {owner} needs {attribute} = "…"')
         self.bridge.backend = self.name
+        self.acceleration.device_type = self.device.type
 
     def present_capabilities(self) -> Capabilities:
         """Return the claims, corrected by the device for this machine's cards. Call it after loading."""

@@ -109,12 +109,19 @@ class Capabilities:
     fork: Claim = _claim("Lightning may fork processes that have loaded the vendor's software, as notebooks do")
     """Forking must only work in a process that has not used a card."""
 
-    float8: Claim = _claim("matrix products in float8", default=not_driven)
-    graphs: Claim = _claim("steps are captured once and replayed", default=not_driven)
-    compile: Claim = _claim("torch.compile with the vendor's own compiler", default=not_driven)
-    fused_optimizers: Claim = _claim("optimizers whose step is one kernel of the vendor's", default=not_driven)
+    float8: Claim = _claim("linear layers are trained in float8")
+    """If ``no``, precision="transformer-engine" and Float8Precision get an error."""
+
+    graphs: Claim = _claim("steps are captured once and replayed")
+    compile: Claim = _claim("torch.compile with the backend that the bridge names")
+    fused_optimizers: Claim = _claim("optimizers whose step is one kernel: torch's fused=True, or the vendor's classes")
+    """If ``no``, ``fused=True`` is an error in a Trainer and a Fabric."""
+
     profiler: Claim = _claim("the chip's work shows in Lightning's PyTorchProfiler")
-    data_loaders: Claim = _claim("the vendor's loaders decode on the chip", default=not_driven)
+    recompilation: Claim = _claim("a new shape shows as a graph that is compiled")
+    """If ``no``, the callback ``RecompilationMonitor`` is refused."""
+
+    data_loaders: Claim = _claim("the vendor's loaders decode on the chip")
     deepspeed: Claim = _claim("DeepSpeed's sharded training", default=not_driven)
     fsdp: Claim = _claim("torch's first FSDP", default=not_driven)
     """FSDP2 is :attr:`sharding`."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from northbridge.errors import CollectiveError
+from northbridge.errors import CollectiveError, ReductionError
 
 if TYPE_CHECKING:
     import torch
@@ -127,15 +127,15 @@ class Collective(ABC):
 
         ``op`` is ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or ``"product"``. A mean is the sum divided by the ranks;
         for integers it is truncated towards zero, as in Lightning. Tensors of a dtype that the library would round are
-        gathered and reduced exactly, on the host. Raises :class:`CollectiveError` for any other ``op`` and for a
+        gathered and reduced exactly, on the host. Raises :class:`ReductionError` for any other ``op`` and for a
         reduction that the library lacks.
         """
         import torch.distributed
 
         if op not in _REDUCTIONS:
-            raise CollectiveError(f"unknown reduction {op!r}; known: {', '.join(_REDUCTIONS)}")
+            raise ReductionError(f"unknown reduction {op!r}; known: {', '.join(_REDUCTIONS)}")
         if op in self.missing_reductions:
-            raise CollectiveError(f"{self.name!r} cannot reduce by {op!r}: {self.missing_reductions[op]}")
+            raise ReductionError(f"{self.name!r} cannot reduce by {op!r}: {self.missing_reductions[op]}")
         if op == "mean" and tensor.dtype == torch.bool:
             raise CollectiveError("bool has no mean. Fix: convert to float, or use max or min")
         if self._reduces_exactly(tensor.dtype):

@@ -16,19 +16,22 @@ NorthbridgeError
 │   ├── SoftwareLoadError          the vendor's software is there and failed to load
 │   │   └── ContractError            it differs from the backend's contract
 │   ├── SimulationError            ``NORTHBRIDGE_SIMULATE`` asks for a simulation that is not possible here
-│   ├── HardwareMissingError       the software is there, the hardware is not
+│   │   └── NotSimulatedError        a module of the vendor's has no stand-in; also a ModuleNotFoundError
+│   ├── HardwareMissingError       the software is there, the hardware is not; also a ValueError
 │   ├── DeviceBusyError            another process holds the card
 │   ├── DetectionError             detecting the hardware crashed or hung
 │   └── DeviceTypeTakenError       torch already serves another accelerator in this process
 ├── DevicesError                 ``devices=`` asks for missing devices; also a ValueError
 │   └── DevicesTypeError           it is not a number, a sequence of numbers or a text; also a TypeError
-├── WrongDeviceError             a tensor, model or strategy is on another device than the chip
+├── WrongDeviceError             a tensor, model or strategy is on another device than the chip; also a ValueError
 ├── CheckpointError              a checkpoint could not be written, or read; also an OSError
 │   └── CheckpointCodeError        it needs code, but weights_only=True does not run it; also an UnpicklingError
 ├── CollectiveError              a collective did not, or cannot, run on the chip's library
+│   └── ReductionError             the library, or Northbridge, does not have the reduction; also a TypeError
 ├── WeightsDisagreeError         the ranks train different models; carries ``.ranks``, those that differ
 ├── UnsupportedError             the chip, or Northbridge, cannot do it; carries ``.capability``
 ├── ArgumentsError               a class does not accept its arguments; also a TypeError
+│   └── ArgumentValueError         an argument has a value that is not allowed; also a ValueError
 ├── NamespaceError               an object of one Lightning namespace was handed to another
 ├── ReportError                  a report of the conformance suite cannot be read, compared or written
 ├── AmbiguousAcceleratorError    ``auto`` found the hardware of two backends
@@ -123,7 +126,11 @@ class SimulationError(BackendError):
     """``NORTHBRIDGE_SIMULATE`` names a backend without a simulation, or one whose real software is installed here."""
 
 
-class HardwareMissingError(BackendError):
+class NotSimulatedError(SimulationError, ModuleNotFoundError):
+    """A module that the vendor may have, and the simulation of its chip lacks."""
+
+
+class HardwareMissingError(BackendError, ValueError):
     """The software is installed, but no hardware was found."""
 
 
@@ -147,7 +154,7 @@ class DevicesTypeError(DevicesError, TypeError):
     """``devices=`` is neither a whole number, nor a sequence of whole numbers, nor a string."""
 
 
-class WrongDeviceError(NorthbridgeError):
+class WrongDeviceError(NorthbridgeError, ValueError):
     """A tensor, model or strategy is on another device than the chip."""
 
 
@@ -161,6 +168,10 @@ class CheckpointCodeError(CheckpointError, pickle.UnpicklingError):
 
 class CollectiveError(NorthbridgeError):
     """A collective did not, or cannot, run on the chip's library."""
+
+
+class ReductionError(CollectiveError, TypeError):
+    """The reduction is unknown, or one that the chip's library lacks."""
 
 
 class WeightsDisagreeError(NorthbridgeError):
@@ -184,6 +195,10 @@ class UnsupportedError(NorthbridgeError):
 
 class ArgumentsError(NorthbridgeError, TypeError):
     """A class of Northbridge, or a vendor's name such as ``AcmeDDPStrategy``, does not accept these arguments."""
+
+
+class ArgumentValueError(ArgumentsError, ValueError):
+    """An argument of a vendor's name has a value that is not allowed, such as an unknown precision."""
 
 
 class NamespaceError(NorthbridgeError):

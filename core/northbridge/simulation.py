@@ -17,6 +17,12 @@ class Simulation:
 
     stand_ins: Mapping[str, Path]
 
+    chip: str = ""
+    """The chip's name in messages: "the simulated Anvil has no …". The default is the backend's name."""
+
+    page: str = ""
+    """Where a user reads what is simulated, to end the same message."""
+
     dev: Callable[[], Path] | None = None
     """Returns the folder with the device files of the simulated cards; real cards have theirs in ``/dev``."""
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.engines import with_engines
 from tests.forks.suite import forking
 from tests.report_page import find_broken_links
 
@@ -36,7 +37,7 @@ def prove(chip: str, out: Path, environ: Mapping[str, str] = os.environ) -> list
     with said.open("wb") as output:
         code = subprocess.run(
             [str(_NORTHBRIDGE), "conformance", chip, "--level", LEVEL, "--out", str(out)],
-            env=forking(environ),
+            env=forking(with_engines(environ)),
             cwd=out.parent,
             stdin=subprocess.DEVNULL,
             stdout=output,

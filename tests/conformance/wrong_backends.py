@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.core.broken_plugins import write_distribution
 from tests.core.conftest import Site
+from tests.engines import with_engines
 from tests.forks.suite import begin_pytest, forking
 
 from northbridge.capabilities import Claim
@@ -102,7 +103,7 @@ class Trial:
         # What Lightning does on the CPU, with which they are compared, is one.
         self._environ = {
             FOLDER: str(runs),
-            **site.environ(),
+            **with_engines(site.environ()),
             **STRICT_OPTIONS,
             **(ROUNDING_OPTIONS if rounding else {}),
         }

@@ -40,7 +40,10 @@ PRODUCED = {
     # The last: from here on torch has something that is called as a backend's device.
     "ContractError": "torch.contracted = ModuleType('contracted'); reject_software_of('contracted')",
 }
-ALONE = {"DeviceBusyError": "take_what_another_process_holds()"}
+ALONE = {
+    "DeviceBusyError": "take_what_another_process_holds()",
+    "NotSimulatedError": "import habana_frameworks.torch.gpu_migration",
+}
 """Errors that are produced on a simulated chip, each in its own process."""
 _VENDORS = (
     "acme",

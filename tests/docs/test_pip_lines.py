@@ -26,6 +26,8 @@ ON_INDEX = {
     "pip",
     "pytest",
     "tensorboardx",
+    "torchao",
+    "neural-compressor-pt",
 }
 """Looked up on PyPI when it was written here."""
 

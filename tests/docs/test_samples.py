@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.core.conftest import Install
 from tests.docs.page import PAGES, ROOT, Sample, samples, shows
+from tests.engines import with_engines
 from tests.scripts import run_forked, run_script
 
 from northbridge.contract import Contract
@@ -20,7 +21,14 @@ from northbridge.contract import Contract
 VENDORS = {"docs/write-a-backend.md": ("acme", "flint"), "docs/prove-your-backend.md": ("kelvin",)}
 """The vendors' distributions that must be installed for a page's samples."""
 
-AFRESH = ("README.md", "docs/getting-started.md", "docs/simulated-gaudi.md", "docs/simulated-teco.md", *VENDORS)
+AFRESH = (
+    "README.md",
+    "docs/float8.md",
+    "docs/getting-started.md",
+    "docs/simulated-gaudi.md",
+    "docs/simulated-teco.md",
+    *VENDORS,
+)
 """The pages that a user begins with, those that set what is read at ``import torch``, and those with other packages."""
 
 COMMANDS = [
@@ -34,6 +42,8 @@ COMMANDS = [
 
 
 def _environ(page: str, install: Install) -> dict[str, str]:
+    if page == "docs/float8.md":
+        return with_engines()
     if page not in VENDORS:
         return dict(os.environ)
     return install(*VENDORS[page]).environ()

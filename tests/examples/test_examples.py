@@ -8,11 +8,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.engines import needs_engines, with_engines
 from tests.scripts import run_script
+
+from northbridge.lightning.profilers.trace import read_trace
 
 pytestmark = pytest.mark.usefixtures("with_science")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+ABOUT_NORTHBRIDGE = {EXAMPLES / name for name in ("captured_step.py", "recompilation.py")}
+BY_NAME_ALONE = sorted({*EXAMPLES.glob("*.py")} - ABOUT_NORTHBRIDGE)
 
 
 def accuracy(printed: str) -> float:
@@ -54,7 +60,44 @@ def test_the_command_line_trains_on_what_it_names(tmp_path: Path) -> None:
     assert [*tmp_path.rglob("*.ckpt")]
 
 
-@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+@needs_engines
+def test_digits_are_read_in_float8_and_without(tmp_path: Path) -> None:
+    ran = run_script(EXAMPLES / "float8_training.py", folder=tmp_path, environ=with_engines())
+
+    assert ran.status == 0, ran.said
+    found = [float(each) for each in re.findall(r"in float(?:8|32): ([\d.]+)%", ran.said)]
+    assert len(found) == 2
+    assert min(found) > 95
+    assert "Training 2 linear layers in float8 with torchao; not in float8: net.5 (128 x 10" in ran.said
+
+
+def test_the_profile_has_a_table_and_a_trace_of_each_rank(tmp_path: Path) -> None:
+    ran = run_script(EXAMPLES / "profiled_digits.py", folder=tmp_path)
+
+    assert ran.status == 0, ran.said
+    assert re.search(r"device events of cpu_sim rank: 0\nname +count +total +mean +share\n-+\ncpu_sim::", ran.said)
+    assert re.search(r"^20 other names .*\n-+\nall +\d+ ", ran.said, flags=re.M)
+    traces = [read_trace(path) for path in sorted(tmp_path.glob("profiles/fit-[01]-*.trace.json"))]
+    calls = [[event.name for event in trace.events].count("cpu_sim::convolution") for trace in traces]
+    assert calls == [6, 6]  # two layers, three steps
+
+
+def test_padding_to_few_lengths_leaves_few_graphs(tmp_path: Path) -> None:
+    ran = run_script(EXAMPLES / "recompilation.py", folder=tmp_path)
+
+    assert ran.status == 0, ran.said
+    assert re.findall(r"graphs: train (\d+)", ran.said) == ["39", "4"]
+    assert "Fix: pad the batches to few lengths" in ran.said
+
+
+def test_a_captured_step_gives_the_weights_of_the_usual_one(tmp_path: Path) -> None:
+    ran = run_script(EXAMPLES / "captured_step.py", folder=tmp_path)
+
+    assert ran.status == 0, ran.said
+    assert "1 capture, 47 replays\nequal weights: True" in ran.said
+
+
+@pytest.mark.parametrize("example", BY_NAME_ALONE, ids=lambda path: path.name)
 def test_an_example_imports_nothing_of_northbridge(example: Path) -> None:
     statements = [
         each for each in ast.walk(ast.parse(example.read_text())) if isinstance(each, ast.Import | ast.ImportFrom)

@@ -32,6 +32,16 @@ if TYPE_CHECKING:
         faults_met as faults_met,
         planned_faults as planned_faults,
     )
+    from northbridge_cpu_sim.module.kernels import (
+        Kernel as Kernel,
+        record_kernels as record_kernels,
+        recorded_kernels as recorded_kernels,
+    )
+    from northbridge_cpu_sim.module.operator_trace import (
+        graph_runs as graph_runs,
+        mark_graph as mark_graph,
+        trace_operators as trace_operators,
+    )
     from northbridge_cpu_sim.simulation.installation import install as install
     from northbridge_cpu_sim.simulation.record import Record as Record
     from northbridge_cpu_sim.simulation.server import Server as Server
@@ -42,6 +52,8 @@ _HOMES = {
     "errors": ("BuildError", "CardTakenError", "DeviceFileError", "FaultError", "ServerError"),
     "faults.fault": ("Fault",),
     "faults.plan": ("MetFault", "count_step", "faults_met", "planned_faults"),
+    "module.kernels": ("Kernel", "record_kernels", "recorded_kernels"),
+    "module.operator_trace": ("graph_runs", "mark_graph", "trace_operators"),
     "simulation.installation": ("install",),
     "simulation.record": ("Record",),
     "simulation.server": ("Server",),
@@ -62,13 +74,20 @@ _CLAIMED = (
     "sync_batchnorm",
     "sharding",
     "fork",
+    "graphs",
     "profiler",
+    "compile",
+    "fused_optimizers",
+    "recompilation",
 )
 
 
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
     """Declare the chip, without compiling or loading anything."""
+    from importlib.util import find_spec
+
+    from northbridge_cpu_sim.acceleration import SimAcceleration
     from northbridge_cpu_sim.bridge import SimBridge, rounding_claims
     from northbridge_cpu_sim.collective import SimCCL
     from northbridge_cpu_sim.device import SimDevice
@@ -79,8 +98,14 @@ def northbridge_backend() -> northbridge.Backend:
         SimCCL(),
         SimBridge(),
         northbridge.Capabilities.of_level(
-            "C3", **{"simulated": True, **dict.fromkeys(_CLAIMED, northbridge.yes), **rounding_claims()}
+            "C3",
+            data_loaders=northbridge.no("it has no decoder"),
+            float8=northbridge.yes
+            if find_spec("torchao")
+            else northbridge.Claim("unknown", "torchao, its engine, is not installed"),
+            **{"simulated": True, **dict.fromkeys(_CLAIMED, northbridge.yes), **rounding_claims()},
         ),
+        acceleration=SimAcceleration(),
     )
 
 

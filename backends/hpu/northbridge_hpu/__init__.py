@@ -8,6 +8,7 @@ import northbridge
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
     """Declare the chip, without touching the vendor's software."""
+    from northbridge_hpu.acceleration import HPUAcceleration
     from northbridge_hpu.bridge import HPUBridge
     from northbridge_hpu.collective import HCCL
     from northbridge_hpu.device import HPUDevice
@@ -21,9 +22,16 @@ def northbridge_backend() -> northbridge.Backend:
             "C3",
             inference_mode=northbridge.yes,
             bfloat16=northbridge.yes,
+            compile=northbridge.yes,
+            fused_optimizers=northbridge.yes,
+            float8=northbridge.yes,
             float64=northbridge.no("it is stored as float64 and computed as float32 there"),
             fork=northbridge.no("the vendor's driver does not survive a fork"),
+            profiler=northbridge.yes,
+            recompilation=northbridge.yes,
+            data_loaders=northbridge.yes,
         ),
+        acceleration=HPUAcceleration(),
     )
 
 

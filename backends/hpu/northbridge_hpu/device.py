@@ -13,6 +13,7 @@ from northbridge_hpu import cards
 if TYPE_CHECKING:
     import torch
 
+NO_GRAPHS_IN_EAGER_MODE = "the vendor's graphs need lazy mode, and this is eager mode"
 _GENERATIONS = {"synDeviceGaudi": 1, "synDeviceGaudi2": 2, "synDeviceGaudi3": 3}
 
 
@@ -24,6 +25,7 @@ class HPUDevice(northbridge.Device):
 
     def __init__(self) -> None:
         self._held: int | None = None
+        self._held_int64_as_int32 = False
 
     def count(self) -> int:
         # The vendor's own count is the machine's: it does not read HABANA_VISIBLE_MODULES.
@@ -41,7 +43,7 @@ class HPUDevice(northbridge.Device):
                 " or `if trainer.is_global_zero:`"
             )
         self._acquire(index)
-        self._held = index
+        self._held, self._held_int64_as_int32 = index, self._holds_int64_as_int32()
 
     def _acquire(self, index: int) -> None:
         try:
@@ -83,14 +85,20 @@ class HPUDevice(northbridge.Device):
         return dict(self.module.memory_stats())  # always of the card that this process holds
 
     def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
+        from habana_frameworks.torch.utils.internal import is_lazy
+
         first = self.generation == 1
+        # The card decides when it is acquired.
+        narrow = self._holds_int64_as_int32() if self._held is None else self._held_int64_as_int32
         return replace(
             claimed,
+            compile=northbridge.no("lazy mode makes graphs by itself") if is_lazy() else claimed.compile,
             float16=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
-            int64=northbridge.no("it is held as int32 there") if self._holds_int64_as_int32 else northbridge.yes,
+            float8=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
+            graphs=northbridge.yes if is_lazy() else northbridge.no(NO_GRAPHS_IN_EAGER_MODE),
+            int64=northbridge.no("it is held as int32 there") if narrow else northbridge.yes,
         )
 
-    @property
     def _holds_int64_as_int32(self) -> bool:
         from habana_frameworks.torch.utils.internal import is_lazy
 

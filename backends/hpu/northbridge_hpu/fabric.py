@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from northbridge_hpu.trainer import (
+    HabanaDataLoader as HabanaDataLoader,
     HPUAccelerator as HPUAccelerator,
     HPUCheckpointIO as HPUCheckpointIO,
     HPUDDPStrategy as HPUDDPStrategy,

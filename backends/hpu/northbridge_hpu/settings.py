@@ -26,7 +26,9 @@ class HPUSettings(northbridge.VendorSettings):
     )
     hls_module_id: int | None = pydantic.Field(default=None, ge=0, description="one module id, a whole number from 0")
     pt_hpu_lazy_mode: Literal["0", "1", None] = pydantic.Field(default=None, description="0 (eager) or 1 (lazy)")
+    pt_hpu_enable_lazy_collectives: bool = pydantic.Field(default=False, description="true or false")
     pt_hpu_gpu_migration: bool = pydantic.Field(default=False, description="0 or 1")
+    habana_profile: str | None = pydantic.Field(default=None, description="unset or profile_api_light")
     pt_hpu_emulate_distributed: bool = pydantic.Field(default=False, description="0 or 1")
 
     @classmethod
@@ -50,6 +52,15 @@ class HPUSettings(northbridge.VendorSettings):
             raise northbridge.SettingsError(
                 "PT_HPU_EMULATE_DISTRIBUTED skips collectives. Fix: unset it",
                 variable="PT_HPU_EMULATE_DISTRIBUTED",
+            )
+
+    def reject_other_profiles(self) -> None:
+        """Raise :class:`northbridge.SettingsError` if HABANA_PROFILE is not for torch's profiler."""
+        if self.habana_profile not in (None, "profile_api_light"):
+            raise northbridge.SettingsError(
+                f"HABANA_PROFILE={self.habana_profile!r} is not for torch's profiler. Fix: unset it, or write"
+                " profile_api_light",
+                variable="HABANA_PROFILE",
             )
 
     def reject_unknown_subset(self, modules: tuple[int, ...]) -> None:

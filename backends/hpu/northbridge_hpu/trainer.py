@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import northbridge
+from northbridge_hpu.data import HabanaDataLoader as HabanaDataLoader
+from northbridge_hpu.settings import HPUSettings
+
+if TYPE_CHECKING:
+    import torch
 
 
 class HPUAccelerator(northbridge.AcceleratorName, backend="hpu"):
@@ -17,8 +24,12 @@ class HPUAccelerator(northbridge.AcceleratorName, backend="hpu"):
 
     @staticmethod
     def is_fp8_available() -> tuple[bool, str]:
-        """Return False and the reason: Northbridge does not support fp8."""
-        return False, northbridge.get("hpu").capabilities.float8.reason
+        """Return whether this machine's cards have float8, and the reason if not. Acquires no card."""
+        try:
+            claim = northbridge.load("hpu").present_capabilities().float8
+        except northbridge.BackendError as error:  # the vendor's software is missing, or fails to load
+            return False, str(error)
+        return not claim.denied, claim.reason
 
     @staticmethod
     def is_lazy() -> bool:
@@ -46,28 +57,92 @@ class HPUCheckpointIO(northbridge.CheckpointIOName, backend="hpu"):
 
 
 class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
-    """A precision on HPUs: ``precision="bf16-mixed"``. "bf16" means the same: mixed, with weights in float32."""
+    """A precision on HPUs: ``precision="bf16-mixed"``. "bf16" means the same: mixed, with weights in float32.
+
+    "fp8" trains with the vendor's Transformer Engine, as :class:`northbridge.Float8Precision` does. ``recipe`` is the
+    engine's. With ``replace_layers=False`` only layers of the engine's own compute in float8. Raises
+    :class:`northbridge.ArgumentsError` if another precision has these arguments.
+    """
 
     positional = ("precision", "device", "recipe", "replace_layers")
-    unsupported = MappingProxyType({"fp8": "float8"})
-    without_meaning = MappingProxyType(
-        {
-            "device": "autocast is on the accelerator's device; leave it out",
-            **dict.fromkeys(("recipe", "replace_layers"), "it was for 'fp8', which is not there; leave it out"),
-        }
-    )
+    words = MappingProxyType({**northbridge.PrecisionName.words, "fp8": "transformer-engine"})
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.recipe = self.arguments.get("recipe")
+        self.replace_layers = self.arguments.get("replace_layers", True)
+        if self.precision != self.words["fp8"] and (self.recipe is not None or "replace_layers" in self.arguments):
+            raise northbridge.ArgumentsError(
+                f"{type(self).__name__}: recipe= and replace_layers= are for 'fp8', not for {self.precision!r}. Fix:"
+                " leave them out"
+            )
+
+    def convert_modules(
+        self,
+        module: torch.nn.Module,
+        inference: bool = False,
+        replace_layers: bool = True,
+        recipe: Any = None,
+        quant: bool | str | Mapping[str, Any] = True,
+        fp8_data_path: str | None = None,
+    ) -> torch.nn.Module:
+        """Keep ``replace_layers`` and ``recipe`` for the run, which converts ``module`` at set-up; return the module.
+
+        Raises :class:`northbridge.UnsupportedError` if ``inference`` is true: call the vendor's library instead.
+        """
+        if inference:
+            step = "prepare(model, config), and later finalize_calibration(model)" if quant is False else "convert"
+            raise northbridge.UnsupportedError(
+                f"{type(self).__name__}.convert_modules(inference=True) is not supported. Fix:"
+                f" neural_compressor.torch.quantization.{step}",
+                capability="float8",
+            )
+        self.replace_layers, self.recipe = replace_layers, recipe
+        return module
+
+    def plugin(self) -> northbridge.Float8Precision | None:
+        if self.precision != self.words["fp8"]:
+            return None
+        return northbridge.Float8Precision("transformer-engine", self.recipe, () if self.replace_layers else _skip_all)
+
+
+def _skip_all(_name: str, _layer: torch.nn.Module) -> bool:
+    return True
+
+
+class HPUProfiler(northbridge.ProfilerName, backend="hpu"):
+    """Lightning's PyTorchProfiler with the HPU's events: ``profiler="pytorch"``."""
+
+    positional = (
+        "dirpath",
+        "filename",
+        "group_by_input_shapes",
+        "export_to_chrome",
+        "row_limit",
+        "sort_by_key",
+        "record_module_names",
+    )
+    defaults = MappingProxyType({"record_module_names": False})
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        HPUSettings.read().reject_other_profiles()
+
+
+_DDP = "write strategy='hpu_ddp'"
 
 _unsupported = northbridge.unsupported_names(
     __name__,
     backend="hpu",
     instead={
-        "HPUDataModule": ("data_loaders", "give the Trainer torch's DataLoader"),
-        "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-        "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
-        "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-        "HPUFSDPStrategy": ("fsdp", "write strategy='hpu_ddp'"),
-        "HPUProfiler": ("profiler", "write profiler='simple'"),
+        "HPUDeepSpeedPrecisionPlugin": ("deepspeed", f"{_DDP} and precision='bf16-mixed'"),
+        "HPUDeepSpeedStrategy": ("deepspeed", _DDP),
+        "HPUDataModule": (
+            "data_loaders",
+            "in train_dataloader() of a LightningDataModule, return HabanaDataLoader(ImageFolder(…), batch_size=32)",
+        ),
+        "HPUFSDPPrecision": ("fsdp", f"{_DDP} and precision='bf16-mixed'"),
+        "HPUFSDPStrategy": ("fsdp", _DDP),
     },
 )
 

@@ -26,16 +26,14 @@ class MisspeltSDAADDPStrategy(SDAADDPStrategy, backend="sdaa"):
     """The DDP strategy under the misspelt name that lightning-Teco registered: ``strategy="dpp_sdaa"``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        warnings.warn("strategy='dpp_sdaa' is taken for 'ddp_sdaa'; write that, or 'ddp'", stacklevel=2)
+        warnings.warn("strategy='dpp_sdaa' means 'ddp_sdaa'; write that, or 'ddp'", stacklevel=2)
         super().__init__(*args, **kwargs)
 
 
 class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
     """A precision on the chip: ``precision="16-mixed"``, with the gradient scaler that lightning-Teco lacks."""
 
-    positional = ("precision", "device")
     unsupported = MappingProxyType({"fp8": "float8"})
-    without_meaning = MappingProxyType({"device": "autocast is on the accelerator's device; leave it out"})
     words = MappingProxyType(
         {
             **northbridge.PrecisionName.words,

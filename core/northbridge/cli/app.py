@@ -2,9 +2,9 @@
 
 Exit codes: 0 all well; missing hardware or software and disabled backends do not count as errors. 1 torch or a backend
 is broken, or an installed namespace of Lightning cannot be served. The doctor knows more errors, ``hang`` exits with 1
-if a rank waits, and ``compare`` if reports differ. 2 wrong usage: an option, a backend's name, the value of a
-``NORTHBRIDGE_`` variable, or a file that is not a report. The doctor, if asked about one backend, exits with 3 if its
-software is not installed, and with 4 if its hardware is missing.
+if a rank waits, ``profile`` if no device was traced, and ``compare`` if reports differ. 2 wrong usage: an option, a
+backend's name, the value of a ``NORTHBRIDGE_`` variable, or a file that is not a report. The doctor, if asked about one
+backend, exits with 3 if its software is not installed, and with 4 if its hardware is missing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from northbridge.cli import conformance, doctor, hang, list as listing
+from northbridge.cli import conformance, doctor, hang, list as listing, profile
 from northbridge.cli.options import EXIT_CODES
 from northbridge.errors import (
     BackendConflictError,
@@ -36,6 +36,7 @@ app.command("compare", help=conformance.COMPARE_HELP)(conformance.compare_report
 app.command("list", help=listing.HELP)(listing.list_backends)
 app.command("doctor", help=doctor.HELP)(doctor.examine)
 app.command("hang", help=hang.HELP)(hang.explain_hang)
+app.command("profile", help=profile.HELP)(profile.show_profile)
 
 
 def main() -> None:

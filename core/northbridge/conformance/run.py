@@ -67,7 +67,7 @@ class RunResult:
             raise UnsupportedError(refused["message"], capability=refused["capability"])
         for fact in failed.values():
             raise (HungError if fact["hung"] else AssertionError)(fact["reason"])
-        raise AssertionError(f"no rank wrote findings about {topic!r}\n{_said_in(steps, self.said)[-4000:]}")
+        raise AssertionError(f"no findings about {topic!r}\n{_said_in(steps, self.said)[-4000:]}")
 
     def each(self, topic: str, fact: str) -> list[Any]:
         """Return one ``fact`` of every rank's findings about ``topic``; raises as :meth:`ranks` does."""
@@ -207,7 +207,7 @@ def play(
             for process in begun
         )
         asked = " beside ".join(str(scenario) for scenario, _ in plays)
-        raise HungError(f"{asked} did not end within {LIMIT_S:g} s; their output:\n{said}\n{stacks}") from None
+        raise HungError(f"{asked} did not end within {LIMIT_S:g} s; output:\n{said}\n{stacks}") from None
     finally:
         for process in itertools.chain(*processes):
             kill_group(process.pid)  # ranks that a launcher started outlive it if it is killed

@@ -42,9 +42,16 @@ BASICS: Steps = {
 """The steps that run in every mode of a chip."""
 
 _FIRST = ("hooks.set_variables", "hooks")  # they observe the loading of the chip's software
-_OF_TRAINERS = ("optimization", "callbacks", "data_loaders", "checkpoints.failed")
+_OF_TRAINERS = ("optimization", "callbacks", "data_loaders", "checkpoints.failed", "recompilation")
 USES: Steps = {
-    ("Trainer", 1): (*_FIRST, *_OF_TRAINERS, "training.repeatedly", "callbacks.profilers", "compilation"),
+    ("Trainer", 1): (
+        *_FIRST,
+        *_OF_TRAINERS,
+        "training.repeatedly",
+        "callbacks.profilers",
+        "compilation",
+        "recompilation",
+    ),
     ("Trainer", 2): (*_OF_TRAINERS, "callbacks.profilers", "compilation"),
     ("Fabric", 1): (*_FIRST, "checkpoints.failed", "fabric", "compilation"),
     ("Fabric", 2): ("checkpoints.failed", "fabric", "fabric.join", "compilation"),
@@ -55,6 +62,7 @@ _OF_THE_CHIP_ALONE = (
     "weights_agreement",
     "devices",
     "compilation",
+    "recompilation",
     "random_states",
     "hooks",
     "checkpoints.interim",

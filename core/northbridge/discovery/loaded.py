@@ -94,7 +94,7 @@ def _load(backend: Backend) -> None:
     try:
         backend.bridge.check_environment()
         backend.bridge.prepare()
-        backend.bridge.load()
+        _import_software(backend)
         note_put_into_torch(*(each for each in (torch.save, torch.load) if each not in in_place))
         _check_device_type(backend)
         contract = contract_of(backend, who=describe(backend.name))
@@ -116,6 +116,26 @@ def _load(backend: Backend) -> None:
             " it to this torch and driver",
             backend=backend.name,
         ) from error
+
+
+_first_failures: dict[str, str] = {}
+"""What ended the first import of each backend's software, which may have left half of it behind."""
+
+
+def _import_software(backend: Backend) -> None:
+    try:
+        backend.bridge.load()
+    except BaseException as error:
+        found = describe_error(error)
+        first = _first_failures.setdefault(backend.name, found)
+        if found == first or isinstance(error, KeyboardInterrupt):
+            raise
+        raise SoftwareLoadError(
+            f"{describe(backend.name)}: its software failed to load again: {found}; the first time: {first}. Fix:"
+            " use another process",
+            backend=backend.name,
+        ) from error
+    _first_failures.pop(backend.name, None)
 
 
 def _blame_environment(error: BaseException) -> None:

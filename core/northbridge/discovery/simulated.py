@@ -77,7 +77,7 @@ def _place(name: str) -> Simulation:
     simulation = _get(name)
     for module in simulation.stand_ins:
         _reject_beside_the_real(name, module)
-    sys.meta_path.append(StandIns(name, simulation.stand_ins))
+    sys.meta_path.insert(0, StandIns(name, simulation.stand_ins, chip=simulation.chip, page=simulation.page))
     return simulation
 
 

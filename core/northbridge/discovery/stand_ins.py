@@ -1,44 +1,92 @@
-"""Stand-ins for a vendor's modules. Python finds them if it finds no other module of the name."""
+"""Stand-ins for a vendor's modules. Python finds them if it finds no other module of the name.
+
+A name that the vendor has and the simulation lacks is an error that says so.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from northbridge.errors import NorthbridgeError, SimulationError
+from northbridge.errors import NorthbridgeError, NotSimulatedError, SimulationError
 from northbridge.processes.endings import describe_error
 
 
 class StandIns(MetaPathFinder):
-    """Finds the stand-ins of backend ``backend``; ``places`` maps names to files, or to the folders of packages."""
+    """Finds the stand-ins of backend ``backend``; ``places`` maps names to files, or to the folders of packages.
 
-    def __init__(self, backend: str, places: Mapping[str, Path]) -> None:
+    It comes before Python's own finders, because it marks every module of the stand-ins. ``chip`` is the simulated
+    chip's name in messages, and ``page`` describes what it has.
+    """
+
+    def __init__(self, backend: str, places: Mapping[str, Path], *, chip: str = "", page: str = "") -> None:
         self.backend = backend
         self.places = places
+        self.chip: str = chip or backend
+        self.page: str = page or f"the documentation of backend {backend!r}"
 
     def find_spec(
         self,
         fullname: str,
-        path: Sequence[str] | None = None,  # noqa: ARG002 - the interface's, as the next
-        target: ModuleType | None = None,  # noqa: ARG002
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,  # noqa: ARG002 - the interface's
     ) -> ModuleSpec | None:
-        where = self.places.get(fullname)
-        if where is None:
+        top = fullname.partition(".")[0]
+        if top not in self.places:
             return None
+        spec = PathFinder.find_spec(fullname, path)
+        if fullname == top:
+            return self._stand_in(fullname) if spec is None else None
+        if spec is None:
+            # importlib.util.find_spec() asks too, and its answer is None.
+            if sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
+                raise NotSimulatedError(self.without(fullname), backend=self.backend)
+            return None
+        if isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _PartLoader(fullname, spec.loader.path, self)
+        return spec
+
+    def without(self, name: str) -> str:
+        """Return the message for a ``name`` that the simulated chip does not have."""
+        return f"the simulated {self.chip} has no {name}; see {self.page}"
+
+    def _stand_in(self, fullname: str) -> ModuleSpec | None:
+        where = self.places[fullname]
         folder = [str(where)] if where.is_dir() else None
         file = where / "__init__.py" if folder else where
-        loader = _Loader(fullname, file, self.backend)
+        loader = _Loader(fullname, str(file), self)
         return spec_from_file_location(fullname, file, loader=loader, submodule_search_locations=folder)
 
 
-class _Loader(SourceFileLoader):
-    def __init__(self, name: str, file: Path, backend: str) -> None:
-        super().__init__(name, str(file))
-        self.backend = backend
+class _PartLoader(SourceFileLoader):
+    """Loads a module of a stand-in."""
+
+    def __init__(self, name: str, file: str, stand_ins: StandIns) -> None:
+        super().__init__(name, file)
+        self.stand_ins = stand_ins
+
+    def exec_module(self, module: ModuleType) -> None:
+        def __getattr__(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            raise AttributeError(self.stand_ins.without(f"{module.__name__}.{name}"))
+
+        vars(module)["__getattr__"] = __getattr__
+        # `from module import name` asks for a module of the name, and so for our error, only inside a package.
+        vars(module).setdefault("__path__", [])
+        super().exec_module(module)
+        if hasattr(type(module), "__getattr__"):  # it has given itself a class that looks its names up
+            del vars(module)["__getattr__"]
+
+
+class _Loader(_PartLoader):
+    """Loads a stand-in, whose errors are the simulation's."""
 
     def exec_module(self, module: ModuleType) -> None:
         try:
@@ -46,8 +94,9 @@ class _Loader(SourceFileLoader):
         except NorthbridgeError:
             raise
         except Exception as error:
+            backend = self.stand_ins.backend
             raise SimulationError(
-                f"NORTHBRIDGE_SIMULATE={self.backend}: importing {self.path} raised {describe_error(error)}."
+                f"NORTHBRIDGE_SIMULATE={backend}: importing {self.path} raised {describe_error(error)}."
                 " Fix: upgrade its distribution",
-                backend=self.backend,
+                backend=backend,
             ) from error

@@ -7,10 +7,13 @@ from functools import cache
 from typing import Any, Literal
 
 from northbridge.lightning.accelerators.accelerator import _AcceleratorMixin
+from northbridge.lightning.callbacks.captured_step import _CapturedStepMixin
+from northbridge.lightning.callbacks.recompilation import _RecompilationMonitorMixin
 from northbridge.lightning.launchers.multiprocessing import _MultiProcessingLauncherMixin
 from northbridge.lightning.launchers.subprocess_script import _SubprocessScriptLauncherMixin
 from northbridge.lightning.namespaces import Classes, Namespace
 from northbridge.lightning.plugins.checkpoint_io import _CheckpointIOMixin
+from northbridge.lightning.plugins.float8 import Float8Precision
 from northbridge.lightning.plugins.layer_sync import _LayerSyncMixin
 from northbridge.lightning.strategies.ddp import _DDPMixin
 from northbridge.lightning.strategies.fabric import _FabricMixin
@@ -53,6 +56,7 @@ COMBINATIONS = (
     Combination(*_DDP, (_FabricMixin, _DDPMixin), ("Fabric",)),
     Combination(*_SHARDED, (_TrainerModelParallelMixin,), ("Trainer",)),
     Combination(*_SHARDED, (_FabricModelParallelMixin,), ("Fabric",)),
+    Combination("float8_precision", "Float8Precision", "plugins", "Precision", (Float8Precision,)),
     Combination("checkpoint_io", "CheckpointIO", "plugins", "TorchCheckpointIO", (_CheckpointIOMixin,)),
     Combination(
         "script_launcher",
@@ -70,6 +74,15 @@ COMBINATIONS = (
     ),
     Combination(*_AGREEMENT, "callbacks", "Callback", (_WeightsAgreementMixin,), ("Trainer",)),
     Combination(*_AGREEMENT, "", "object", (_WeightsAgreementMixin,), ("Fabric",)),
+    Combination("captured_step", "CapturedStep", "callbacks", "Callback", (_CapturedStepMixin,), ("Trainer",)),
+    Combination(
+        "recompilation_monitor",
+        "RecompilationMonitor",
+        "callbacks",
+        "Callback",
+        (_RecompilationMonitorMixin,),
+        ("Trainer",),
+    ),
     Combination(
         "layer_sync", "LayerSync", "plugins.layer_sync", "TorchSyncBatchNorm", (_LayerSyncMixin,), ("Trainer",)
     ),

@@ -12,6 +12,7 @@ SingleDeviceStrategy = _ours.single_device
 DDPStrategy = _ours.ddp
 ModelParallelStrategy = _ours.model_parallel
 CheckpointIO = _ours.checkpoint_io
+Float8Precision = _ours.float8_precision
 MultiProcessingLauncher = _ours.launcher
 SubprocessScriptLauncher = _ours.script_launcher
 WeightsAgreement = _ours.weights_agreement

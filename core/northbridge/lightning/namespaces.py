@@ -118,7 +118,14 @@ class Classes:
     script_launcher: Any
     launcher: Any
     weights_agreement: Any
+    float8_precision: Any
     layer_sync: Any = None
+    """None for a Fabric."""
+
+    captured_step: Any = None
+    """None for a Fabric."""
+
+    recompilation_monitor: Any = None
     """None for a Fabric."""
 
     @property

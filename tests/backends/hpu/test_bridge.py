@@ -46,8 +46,8 @@ class TestCompilation:
 
         assert taken == "hpu_backend is taken"
         assert refused == (
-            "'hpu' cannot compile with 'inductor': it generates no code for Gaudi. Fix: leave torch.compile"
-            " out"  # what is simulated has no backend that could be named instead
+            "'hpu' cannot compile with 'inductor': it generates no code for Gaudi. Fix: write torch.compile(model,"
+            " backend='hpu_backend')"
         )
 
     def test_lazy_mode_has_none(self, run: Run) -> None:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
 from tests.backends.simulation.predecessor import Predecessor
 from tests.core.conftest import Install, install as install
 from tests.scripts import run_script
 
-import northbridge
 import northbridge_hpu
 import northbridge_hpu.fabric
-from northbridge.errors import ArgumentsError, UnsupportedError
+from northbridge.errors import ArgumentsError, ArgumentValueError
 from northbridge.lightning.vendor_names import arguments
 
 
@@ -32,8 +32,6 @@ class TestLightningHabana(Predecessor):
         "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
         "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
         "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-        "HPUDataModule": ("data_loaders", "give the Trainer torch's DataLoader"),
-        "HPUProfiler": ("profiler", "write profiler='simple'"),
     }
 
 
@@ -47,15 +45,6 @@ def test_the_precision_is_called_otherwise_for_a_fabric() -> None:
     assert isinstance(northbridge_hpu.fabric.HPUPrecision, type)
 
 
-def test_fp8_is_refused_with_another_precision() -> None:
-    with pytest.raises(UnsupportedError) as refusal:
-        northbridge_hpu.HPUPrecisionPlugin(precision="fp8")
-
-    reason = northbridge.get("hpu").capabilities.float8.reason
-    assert str(refusal.value) == f"HPUPrecisionPlugin(precision='fp8') is not supported: {reason}. Fix: 'bf16-mixed'"
-    assert northbridge_hpu.HPUAccelerator.is_fp8_available() == (False, reason)
-
-
 @pytest.mark.parametrize("word", ["32", "32-true", "bf16", "bf16-mixed", "16-mixed"])
 def test_a_precision_is_taken_by_every_word_that_it_had(word: str) -> None:
     meant = {"32": "32-true", "bf16": "bf16-mixed"}.get(word, word)
@@ -64,20 +53,23 @@ def test_a_precision_is_taken_by_every_word_that_it_had(word: str) -> None:
     assert northbridge_hpu.fabric.HPUPrecision(precision=word).precision == meant
 
 
-@pytest.mark.parametrize(
-    ("argument", "why"),
-    [
-        ({"device": "hpu"}, "autocast is on the accelerator's device; leave it out"),
-        ({"recipe": None}, "it was for 'fp8', which is not there; leave it out"),
-        ({"replace_layers": True}, "it was for 'fp8', which is not there; leave it out"),
-    ],
-)
-def test_an_argument_that_has_no_meaning_any_more_is_warned_of(argument: dict[str, object], why: str) -> None:
-    (name,) = argument
-    with pytest.warns(UserWarning) as caught:  # noqa: PT030 - the whole text is read below
-        northbridge_hpu.HPUPrecisionPlugin("bf16-mixed", **argument)
+def test_precision_knows_its_device() -> None:
+    assert northbridge_hpu.HPUPrecisionPlugin("bf16-mixed", device="hpu").device == "hpu"
+    with pytest.raises(ArgumentValueError, match=r"HPUPrecisionPlugin\(device='cuda'\) is for 'hpu'"):
+        northbridge_hpu.HPUPrecisionPlugin("bf16-mixed", "cuda")
 
-    assert [str(each.message) for each in caught] == [f"HPUPrecisionPlugin({name}=…) has no meaning any more: {why}"]
+
+def test_names_answer_before_a_trainer_has_them() -> None:
+    """lightning-Habana's own tests ask these questions."""
+    strategy = northbridge_hpu.HPUDDPStrategy(parallel_devices=[torch.device("hpu")] * 2, bucket_cap_mb=100)
+
+    assert northbridge_hpu.SingleHPUStrategy().root_device == strategy.root_device == torch.device("hpu")
+    assert northbridge_hpu.HPUDDPStrategy().process_group_backend == "hccl"
+    assert len(northbridge_hpu.HPUDDPStrategy().parallel_devices) == northbridge_hpu.HPUAccelerator.auto_device_count()
+    assert strategy._get_process_group_backend() == "hccl"
+    assert isinstance(strategy.checkpoint_io, northbridge_hpu.HPUCheckpointIO)
+    with pytest.raises(ValueError, match="root device is 'cpu'"):
+        northbridge_hpu.HPUAccelerator().setup_device(torch.device("cpu"))
 
 
 def test_an_argument_that_never_was_is_refused() -> None:

@@ -199,7 +199,7 @@ def test_the_misspelt_name_is_taken_with_a_warning(install: Install) -> None:
     assert child.returncode == 0, child.stderr
     assert json.loads(child.stdout.splitlines()[-1]) == [
         "DDPStrategy",
-        ["strategy='dpp_sdaa' is taken for 'ddp_sdaa'; write that, or 'ddp'"],
+        ["strategy='dpp_sdaa' means 'ddp_sdaa'; write that, or 'ddp'"],
     ]
 
 

@@ -89,14 +89,15 @@ class Predecessor:
     def test_a_name_of_what_is_not_driven_says_so_and_what_to_write(self, sim: SimChip) -> None:
         for module in self.homes.values():
             for name, (claim, cure) in self.unsupported.items():
-                reason = northbridge.get(sim.name).capabilities.claims()[claim].reason
-                reason = reason or "Northbridge does not drive it yet"
+                said = northbridge.get(sim.name).capabilities.claims()[claim]
+                reason = said.reason or "Northbridge does not drive it yet"
+                word = "not supported" if said.denied else "unknown"
                 imported: Any = getattr(module, name)  # a script may import it and never use it
                 assert imported is getattr(module, name)
                 with pytest.raises(UnsupportedError) as refusal:
                     imported("anything", at="all")
 
-                assert str(refusal.value) == (f"{name}: {claim!r} on {sim.name!r} is unknown: {reason}. Fix: {cure}")
+                assert str(refusal.value) == (f"{name}: {claim!r} on {sim.name!r} is {word}: {reason}. Fix: {cure}")
                 assert refusal.value.capability == claim
 
     @pytest.mark.parametrize("name", ["Whatever", "whatever"])

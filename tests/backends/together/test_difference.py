@@ -10,7 +10,9 @@ from tests.backends.together.passages import common_passages, statements
 
 BACKENDS = Path(__file__).parents[3] / "backends"
 VENDORS = ("hpu", "sdaa")
-LIMITS = {"hpu": 600, "sdaa": 350}
+LIMITS = {"hpu": 1200, "sdaa": 350}
+OPTIONAL = {"acceleration.py", "data.py", "float8.py"}
+"""Files of a chip that has more than torch's own."""
 
 
 def package(name: str) -> Path:
@@ -37,7 +39,7 @@ def test_no_six_lines_stand_in_both_renamed_or_not(one: str, other: str) -> None
 def test_both_have_the_same_files(one: str, other: str) -> None:
     files = [{each.name for each in package(name).iterdir() if each.name != "__pycache__"} for name in (one, other)]
 
-    assert files[0] == files[1]
+    assert files[0] - OPTIONAL == files[1] - OPTIONAL
 
 
 @pytest.mark.parametrize("name", VENDORS)

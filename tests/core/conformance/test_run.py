@@ -85,7 +85,7 @@ def test_unreported_topic_has_its_steps_output() -> None:
     with pytest.raises(AssertionError) as raised:
         outcome.ranks("training mlp")
 
-    assert str(raised.value) == "no rank wrote findings about 'training mlp'\ntraining is slow\n"
+    assert str(raised.value) == "no findings about 'training mlp'\ntraining is slow\n"
 
 
 FINDINGS: Findings = {
@@ -188,5 +188,5 @@ def test_a_refusal_does_not_excuse_the_step_beside_it() -> None:
     refused = [{"message": "acme has no float16", "capability": "float16"}]
     outcome = RunResult(Path(), {"refused precision.scaler": refused}, "")
 
-    with pytest.raises(AssertionError, match="no rank wrote findings about 'training mlp'"):
+    with pytest.raises(AssertionError, match="no findings about 'training mlp'"):
         outcome.ranks("training mlp")

@@ -17,6 +17,7 @@ from tests.core.conftest import Install
 import northbridge
 from northbridge.discovery import current, loaded
 from northbridge.discovery.installed import names
+from northbridge.processes.endings import describe_error
 
 BROKEN: dict[str, tuple[str, str]] = {
     "load_needs_software": (
@@ -201,6 +202,7 @@ def torch_has(nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> Callable[
         monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: name)
 
     torch_has("privateuseone")
+    monkeypatch.setattr(loaded, "_first_failures", {})
     return torch_has
 
 
@@ -260,6 +262,37 @@ class TestBringUp:
 
         with pytest.raises(KeyboardInterrupt):
             loaded.load(make(call))
+
+    @pytest.mark.parametrize("first", [KeyboardInterrupt(), OSError("libtested.so is not there")], ids=repr)
+    def test_a_second_try_names_the_first_cause(self, first: BaseException) -> None:
+        failures = [first, AttributeError("half an import"), AttributeError("half an import")]
+
+        def call(step: str) -> None:
+            if step == "load":
+                raise failures.pop(0)
+
+        with pytest.raises(BaseException):  # noqa: B017, PT011 - the tests above read it
+            loaded.load(make(call))
+        for _ in range(2):
+            with pytest.raises(northbridge.SoftwareLoadError) as caught:
+                loaded.load(make(call))
+            assert str(caught.value) == (
+                "backend 'tested': its software failed to load again: AttributeError: half an import; the first time:"
+                f" {describe_error(first)}. Fix: use another process"
+            )
+
+    def test_a_second_try_that_works_forgets_the_first(self) -> None:
+        failures: list[BaseException] = [KeyboardInterrupt()]
+
+        def call(step: str) -> None:
+            if step == "load" and failures:
+                raise failures.pop()
+
+        with pytest.raises(KeyboardInterrupt):
+            loaded.load(make(call))
+        loaded.load(make(call))
+
+        assert "tested" not in loaded._first_failures
 
     def test_an_error_of_ours_passes_as_it_is(self) -> None:
         error = northbridge.HardwareMissingError("plug it in", backend="tested")

@@ -20,8 +20,8 @@ Stand = Callable[[str], Path]
 @pytest.fixture
 def stand(tmp_path: Path) -> Iterator[Stand]:
     """Let the module `torch_absent` be stood in for by a package of one file, for this test."""
-    finder = StandIns("absent", {"torch_absent": tmp_path})
-    sys.meta_path.append(finder)
+    finder = StandIns("absent", {"torch_absent": tmp_path}, chip="Anvil", page="docs/simulated-anvil.md")
+    sys.meta_path.insert(0, finder)
 
     def stand(code: str) -> Path:
         file = tmp_path / "__init__.py"
@@ -51,7 +51,7 @@ def test_it_is_a_package_whose_modules_python_finds(stand: Stand, tmp_path: Path
 
 def test_what_is_there_for_real_is_found_first(tmp_path: Path) -> None:
     finder = StandIns("absent", {"fractions": tmp_path / "fractions.py"})
-    sys.meta_path.append(finder)
+    sys.meta_path.insert(0, finder)
     try:
         spec: Any = find_spec("fractions")
         assert not spec.origin.startswith(str(tmp_path))
@@ -77,3 +77,69 @@ def test_an_error_of_ours_is_told_as_it_is(stand: Stand) -> None:
 
     with pytest.raises(northbridge.SettingsError, match=r"^GROUPS=0 is not allowed$"):
         importlib.import_module("torch_absent")
+
+
+# --- Names that the simulation lacks
+
+WITHOUT = "the simulated Anvil has no torch_absent.{}; see docs/simulated-anvil.md"
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("import torch_absent.graphs", "graphs"),
+        ("import torch_absent.graphs.deeper", "graphs"),
+        ("from torch_absent import graphs", "graphs"),
+        ("from torch_absent.inner import graphs", "inner.graphs"),
+        ("from torch_absent.inner.graphs import capture", "inner.graphs"),
+    ],
+)
+def test_import_of_an_absent_name_says_that_it_is_not_simulated(
+    stand: Stand, tmp_path: Path, code: str, name: str
+) -> None:
+    stand("NAME = 1")
+    (tmp_path / "inner.py").write_text("NAME = 2")
+
+    with pytest.raises(ModuleNotFoundError) as caught:
+        exec(code, {})
+
+    assert isinstance(caught.value, northbridge.NotSimulatedError)
+    assert str(caught.value) == WITHOUT.format(name)
+
+
+def test_absent_attribute_says_that_it_is_not_simulated(stand: Stand, tmp_path: Path) -> None:
+    stand("NAME = 1")
+    (tmp_path / "inner.py").write_text("NAME = 2")
+    inner = importlib.import_module("torch_absent.inner")
+
+    with pytest.raises(AttributeError) as caught:
+        _ = inner.graphs
+
+    assert str(caught.value) == WITHOUT.format("inner.graphs")
+    assert not hasattr(inner, "graphs")
+    assert not hasattr(inner, "__wrapped__")
+
+
+def test_a_module_with_a_class_of_its_own_looks_names_up_itself(stand: Stand) -> None:
+    stand(
+        "import sys, types\n"
+        "class Options(types.ModuleType):\n"
+        "    def __getattr__(self, name): return f'option {name}'\n"
+        "sys.modules[__name__].__class__ = Options\n"
+    )
+
+    module: Any = importlib.import_module("torch_absent")
+
+    assert module.__getattr__("fast") == module.fast == "option fast"
+
+
+def test_question_for_an_absent_module_is_answered(stand: Stand) -> None:
+    stand("NAME = 1")
+
+    assert find_spec("torch_absent.graphs") is None
+
+
+def test_without_a_page_the_message_names_the_backend(tmp_path: Path) -> None:
+    said = StandIns("absent", {"torch_absent": tmp_path}).without("torch_absent.graphs")
+
+    assert said == "the simulated absent has no torch_absent.graphs; see the documentation of backend 'absent'"

@@ -5,6 +5,7 @@
 #include "device/autograd_threads.h"
 #include "device/dtypes.h"
 #include "device/generator.h"
+#include "graphs/graph.h"
 #include "memory/memory.h"
 #include "operators/fallback.h"
 #include "operators/operation_limits.h"
@@ -14,6 +15,7 @@
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   chip::bind_faults(m);
+  chip::bind_operator_trace(m);
   py::class_<chip::Settings>(m, "Settings")
       .def(py::init<>())
       .def_readwrite("devices", &chip::Settings::devices)
@@ -42,6 +44,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     static const bool registered = (chip::register_fallbacks(), true);
     (void)registered;
   });
+  m.def("register_graph", chip::register_graph);
   m.def("configure_dtypes", chip::configure_dtypes, py::arg("lacks"), py::arg("held_as"));
   m.def("lacks", [](c10::ScalarType dtype) {
     return chip::detail::has(chip::detail::lacking, dtype);
@@ -68,4 +71,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     return chip::default_generator(chip::checked_index(index));
   });
   chip::bind_collective(m);
+  chip::bind_profiling(m);
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +25,7 @@ from northbridge_cpu_sim.settings import SimSettings
 from northbridge_cpu_sim.simulation import process_group
 from northbridge_cpu_sim.simulation.operations import Lacking, lacking_operations
 from northbridge_cpu_sim.simulation.process_group import by_dtype, dtype_of
-from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice
+from northbridge_cpu_sim.simulation.simulated_device import Dtype, SimulatedDevice
 
 
 def install(
@@ -33,6 +33,7 @@ def install(
     *,
     sources: Path | None = None,
     acquire: Callable[[], int] | None = None,
+    held_as: Callable[[], Mapping[Dtype, Dtype]] | None = None,
     module: ModuleType | None = None,
     visible: int | None = None,
 ) -> ModuleType:
@@ -41,9 +42,10 @@ def install(
     ``sources`` is a folder of C++ files: a file named like a shared source replaces it, and the others are added.
     ``acquire`` is for a device with one card per process. The first thread that uses the device calls it, and it
     returns the number of the acquired card. Its error becomes a RuntimeError with the same text, at every use until it
-    succeeds. ``module`` becomes ``torch.<type>``; the default is like ``torch.cuda``, and is returned in any case.
-    ``visible`` is the number of devices that this process sees; None means all. ``NORTHBRIDGE_CPU_SIM_DEVICES``,
-    ``_MEMORY``, ``_NAME`` and ``_AUTOGRAD_THREADS`` override ``device`` if they are set.
+    succeeds. Just before, ``held_as`` is asked for more dtypes that the card holds as others. ``module`` becomes
+    ``torch.<type>``; the default is like ``torch.cuda``, and is returned in any case. ``visible`` is the number of
+    devices that this process sees; None means all. ``NORTHBRIDGE_CPU_SIM_DEVICES``, ``_MEMORY``, ``_NAME`` and
+    ``_AUTOGRAD_THREADS`` override ``device`` if they are set.
 
     Raises :class:`northbridge.DeviceTypeTakenError` if the process has a simulated chip already,
     :class:`DeviceFileError` for a device that contradicts itself, :class:`northbridge.SettingsError` for an invalid
@@ -61,7 +63,7 @@ def install(
     operations = lacking_operations(device)  # it may raise: nothing is changed yet
     if device.key is None:
         rename_privateuse1_backend(device.type)
-    _configure(extension, device, operations, settings, acquire)
+    _configure(extension, device, operations, settings, _deciding(extension, device, acquire, held_as))
     chip.place(extension, device.type)
     plan.begin(extension, faults)
     torch._register_device_module(device.type, module or cuda_like)  # type: ignore[no-untyped-call]
@@ -90,6 +92,30 @@ def _reject_second(name: str) -> None:
         )
 
 
+def _deciding(
+    extension: ModuleType,
+    device: SimulatedDevice,
+    acquire: Callable[[], int] | None,
+    held_as: Callable[[], Mapping[Dtype, Dtype]] | None,
+) -> Callable[[], int] | None:
+    if acquire is None or held_as is None:
+        return acquire
+
+    def decide_and_acquire() -> int:
+        _configure_dtypes(extension, device, held_as())
+        return acquire()
+
+    return decide_and_acquire
+
+
+def _configure_dtypes(extension: ModuleType, device: SimulatedDevice, more: Mapping[Dtype, Dtype]) -> None:
+    narrower = {**device.held_as, **more}
+    extension.configure_dtypes(
+        lacks=by_dtype(device.lacks),
+        held_as={dtype_of(wide): dtype_of(narrow) for wide, narrow in narrower.items()},
+    )
+
+
 def _configure(
     extension: ModuleType,
     device: SimulatedDevice,
@@ -115,10 +141,7 @@ def _configure(
         flush_denormals=settings.denormals == "flushed",
     )
     extension.configure(facts, acquire)
-    extension.configure_dtypes(
-        lacks=by_dtype(device.lacks),
-        held_as={dtype_of(wide): dtype_of(narrow) for wide, narrow in device.held_as.items()},
-    )
+    _configure_dtypes(extension, device, {})
     limits = {
         name: {"wholly": said} if isinstance(said, str) else {"dtypes": by_dtype(said)}
         for name, said in operations.items()
@@ -129,6 +152,8 @@ def _configure(
     if settings.errors == "asynchronous":
         importlib.import_module("torch._meta_registrations")  # defines the shapes of results that are never computed
     extension.register_fallbacks()
+    if device.graphs:
+        extension.register_graph()
 
 
 def _count_on_after_backwards(extension: ModuleType) -> None:

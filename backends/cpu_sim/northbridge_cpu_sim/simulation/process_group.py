@@ -17,6 +17,7 @@ from northbridge_cpu_sim.module import chip
 from northbridge_cpu_sim.settings import SimSettings
 from northbridge_cpu_sim.simulation.simulated_device import Dtype, Library
 
+_NEVER = timedelta(days=3650)
 _EVERY_CALL = ""  # the compiled chip's name for it
 
 
@@ -88,7 +89,7 @@ def _make(library: Library, options: Any, backend_options: object) -> Any:
         rank=options.group_rank,
         size=options.group_size,
         global_ranks=options.global_ranks_in_group,
-        timeout=options.timeout,
+        timeout=options.timeout if library.deadlines else _NEVER,
     )
     limits = chip.structure(
         extension,

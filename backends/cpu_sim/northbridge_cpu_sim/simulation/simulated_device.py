@@ -91,6 +91,7 @@ class Library(_Facts):
     )
     lacks: Lacks = pydantic.Field(default=Lacks(), description="a table")
     reduces: Reduces | None = pydantic.Field(default=None, description="a table with natively and through")
+    deadlines: bool = pydantic.Field(default=True, description="true or false (whether it honours timeout=)")
 
 
 class SimulatedDevice(_Facts):
@@ -107,6 +108,7 @@ class SimulatedDevice(_Facts):
     memory: Memory
     one_per_process: bool = pydantic.Field(default=False, description="true or false")
     autograd_threads: bool = pydantic.Field(default=False, description="true or false")
+    graphs: bool = pydantic.Field(default=True, description="true or false")
     lacks: Mapping[Dtype, Sentence] = pydantic.Field(
         default={}, description="a table from the names of dtypes, such as complex64, to sentences"
     )

@@ -19,7 +19,13 @@ _HERE = Path(__file__).parent
 def northbridge_simulation() -> northbridge.Simulation:
     """Declare the stand-ins for the vendor's software."""
     return northbridge.Simulation(
-        {"habana_frameworks": _HERE / "habana_frameworks", "pyhlml": _HERE / "pyhlml.py"},
+        {
+            "habana_frameworks": _HERE / "habana_frameworks",
+            "habana_dataloader": _HERE / "habana_dataloader.py",
+            "pyhlml": _HERE / "pyhlml.py",
+        },
+        chip="Gaudi",
+        page="docs/simulated-gaudi.md",
         dev=lambda: HPUSimSettings.read().folder,
         autoloads=("habana_frameworks",),  # in the vendor's mode, and by the vendor's variable
         strict_options=northbridge_cpu_sim.STRICT_OPTIONS,

@@ -26,7 +26,7 @@ def acquire() -> int:
     except RuntimeError as error:
         if variable("HABANA_VISIBLE_MODULES") is not None or device_count() < int(variable("WORLD_SIZE") or 1):
             raise
-        warnings.warn(f"module {wanted} cannot be acquired ({error}); any free device is taken", stacklevel=1)
+        warnings.warn(f"module {wanted} cannot be acquired ({error}); any free one is taken", stacklevel=1)
         return _acquire_any()
 
 

@@ -9,6 +9,9 @@ import torch
 from northbridge_cpu_sim import module as chip
 from northbridge_hpu.simulated.devices import _get_device_index
 
+default_generators: list[torch.Generator] = []
+"""The generator of device 0, in a list; the vendor's import puts it there."""
+
 RandomDevice = torch.device | str | int
 
 

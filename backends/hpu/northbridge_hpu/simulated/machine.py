@@ -64,6 +64,11 @@ def _get_device_type() -> int:
     return generation().number
 
 
+def _is_fp16_supported() -> bool:
+    """Return True if the server's cards have float16; acquires no card."""
+    return generation().number > 1
+
+
 def card() -> SimulatedDevice:
     """Return the properties of this server's cards, independent of the mode of the process that will hold one."""
     own = generation()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from northbridge_cpu_sim import module as chip
 from northbridge_hpu.simulated.devices import DeviceLike, _lazy_init
 
@@ -15,6 +17,7 @@ _KEYS = {
     "TotalSystemAllocs": "allocation.all.allocated",
     "TotalSystemFrees": "allocation.all.freed",
     "TotalActiveAllocs": "allocation.all.current",
+    "MaxAllocSize": "allocated_bytes.all.peak",  # an upper bound: the largest allocation is not counted by itself
 }
 
 
@@ -40,6 +43,23 @@ def memory_reserved(device: DeviceLike = None) -> int:
     return memory_stats(device)["Limit"]
 
 
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """Return the most bytes that the process has reserved: all of the card's memory."""
+    return memory_reserved(device)
+
+
+def memory_cached(device: DeviceLike = None) -> int:
+    """Return :func:`memory_reserved`, with a warning that names it."""
+    warnings.warn("torch.hpu.memory_cached is called memory_reserved", FutureWarning, stacklevel=2)
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: DeviceLike = None) -> int:
+    """Return :func:`max_memory_reserved`, with a warning that names it."""
+    warnings.warn("torch.hpu.max_memory_cached is called max_memory_reserved", FutureWarning, stacklevel=2)
+    return max_memory_reserved(device)
+
+
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """Return the free bytes, and all bytes."""
     stats = memory_stats(device)
@@ -50,3 +70,9 @@ def reset_peak_memory_stats(device: DeviceLike = None) -> None:  # noqa: ARG001
     """Reset the peak to the memory in use."""
     _lazy_init()
     chip.reset_peak_memory_stats()
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:  # noqa: ARG001
+    """Reset the counts of allocations."""
+    _lazy_init()
+    chip.reset_accumulated_memory_stats()

@@ -40,6 +40,9 @@ class HPUSimSettings(northbridge.Settings):
     release: Literal["1.19", "1.22"] = pydantic.Field(
         default="1.22", description="a release of the vendor's software, 1.19 (lazy by default) or 1.22 (eager)"
     )
+    timeout: Literal["honoured", "ignored"] = pydantic.Field(
+        default="honoured", description="honoured or ignored (whether HCCL raises after timeout=, or waits for ever)"
+    )
     modules: Annotated[
         tuple[int, ...] | None, pydantic.BeforeValidator(_split), pydantic.AfterValidator(_permutation)
     ] = pydantic.Field(

@@ -21,6 +21,8 @@ def northbridge_simulation() -> northbridge.Simulation:
     settings = SDAASimSettings.read()
     return northbridge.Simulation(
         {"torch_sdaa": _HERE / "torch_sdaa"},
+        chip="Teco card",
+        page="docs/simulated-teco.md",
         autoloads=("torch_sdaa",) if settings.autoload else (),
         tools={} if settings.smi == "none" else {"teco-smi": _HERE / "teco_smi.py"},
         strict_options=northbridge_cpu_sim.STRICT_OPTIONS,

@@ -13,6 +13,7 @@ from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import _Validated, classifier, lightnings, own_rank, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
+from northbridge.lightning.profilers.trace import read_trace
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
@@ -105,4 +106,12 @@ def profilers(scenario: Scenario, folder: Path) -> None:
         files = (f"*-{name}.txt", f"*-{name}-{rank}.txt")  # with several ranks, Lightning appends the rank
         said = "".join(path.read_text() for file in files for path in folder.glob(file))
         found[name] = {"weights": fingerprint(module.state_dict()), "said": said}
+    found["pytorch"]["events"] = _read_events(folder, rank)
     write(folder, "callbacks.profilers", rank, found)
+
+
+def _read_events(folder: Path, rank: int) -> list[list[float]]:
+    """Return the microseconds of the device's events in each trace of this rank."""
+    own = (f"*-pytorch-{rank}-*.trace.json", "*-pytorch-[[]*.trace.json")
+    files = [path for each in own for path in sorted(folder.glob(each))]
+    return [[event.microseconds for event in read_trace(path).events] for path in files]

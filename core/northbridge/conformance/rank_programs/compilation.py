@@ -25,14 +25,23 @@ def perform(scenario: Scenario, folder: Path) -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning)  # of what torch.compile imports
     bridge = load(scenario.accelerator).bridge
     ways: dict[str, dict[str, Any] | None] = {"plainly": None, "eager": {"backend": "eager"}}  # of torch.compile
-    if bridge.compile_backend is not None and not is_trainer(scenario.namespace):
+    own = bridge.compile_backend
+    if own is not None and own in torch.compiler.list_backends(exclude_tags=None):
+        ways["the chip's"] = {"backend": own}
+        if not is_trainer(scenario.namespace):
+            ways["inside the strategy"] = {"backend": own}
+    if own is not None and not is_trainer(scenario.namespace):
         ways["without a backend"] = {}
     ways |= {name: {"backend": name} for name in bridge.missing_compile_backends}
     found: dict[str, Any] = {}
     for way, asked in ways.items():
         _seen.clear()
+        torch.compiler.reset()
         try:
-            found[way] = _fit(scenario, folder, asked) if is_trainer(scenario.namespace) else _loop(scenario, asked)
+            if is_trainer(scenario.namespace):
+                found[way] = _fit(scenario, folder, asked)
+            else:
+                found[way] = _loop(scenario, asked, around=way != "inside the strategy")
         except UnsupportedError as error:
             found[way] = {"refused": str(error), "batches": _seen.get("batches", 0)}
     found["missing"] = list(bridge.missing_compile_backends)
@@ -43,37 +52,58 @@ def perform(scenario: Scenario, folder: Path) -> None:
 _seen: dict[str, int] = {}
 
 
+def _graphs() -> int:
+    """Return the number of graphs that torch has compiled since the last count, and count anew."""
+    from torch._dynamo.utils import counters
+
+    found = counters["stats"]["unique_graphs"]
+    counters.clear()
+    return int(found)
+
+
 def _fit(scenario: Scenario, folder: Path, asked: dict[str, Any] | None) -> dict[str, Any]:
-    host = trainer(scenario, folder, max_epochs=1)
+    host = trainer(scenario, folder, max_epochs=2)
     module = combine(scenario.namespace, _Compiled)(build("mlp"))
+    _graphs()
     host.fit(module if asked is None else torch.compile(module, **asked), loader(shuffle=False))
-    return _facts(module.net)
+    return _facts(module.net, module.graphs)
 
 
-def _loop(scenario: Scenario, asked: dict[str, Any] | None) -> dict[str, Any]:
+def _loop(scenario: Scenario, asked: dict[str, Any] | None, *, around: bool) -> dict[str, Any]:
     host = fabric(scenario)
     host.launch()
     plain: Any = build("mlp")
     net: Any = plain if asked is None else torch.compile(plain, **asked)
-    net, optimizer = host.setup(net, torch.optim.SGD(plain.parameters(), lr=0.1))
-    train_epoch(host, net, optimizer, host.setup_dataloaders(loader(shuffle=False)))
-    return _facts(plain)
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+    net, optimizer = host.setup(net, optimizer, _reapply_compile=around)
+    batches = host.setup_dataloaders(loader(shuffle=False))
+    graphs = []
+    _graphs()
+    for _ in range(2):
+        train_epoch(host, net, optimizer, batches)
+        graphs.append(_graphs())
+    return _facts(plain, graphs)
 
 
-def _facts(net: torch.nn.Module) -> dict[str, Any]:
-    return {"weights": torch.cat([each.detach().cpu().flatten() for each in net.parameters()])[-40:].tolist()}
+def _facts(net: torch.nn.Module, graphs: list[int]) -> dict[str, Any]:
+    weights = torch.cat([each.detach().cpu().flatten() for each in net.parameters()])
+    return {"weights": weights[-40:].tolist(), "graphs": graphs}
 
 
 class _Compiled(Stock):  # type: ignore[misc]  # of Lightning's module
     def __init__(self, net: torch.nn.Module) -> None:
         super().__init__()
         self.net = net
+        self.graphs: list[int] = []
 
     def training_step(self, batch: Any, batch_index: int) -> Tensor:
         return cross_entropy(self.net(batch[0]), batch[1])
 
     def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
         _seen["batches"] = _seen.get("batches", 0) + 1
+
+    def on_train_epoch_end(self) -> None:
+        self.graphs.append(_graphs())
 
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), lr=0.1)

@@ -52,7 +52,7 @@ def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
     asked_for = [test for test in report.tests if test.evidence != NOT_ASKED]
     if not asked_for:
         words = " or ".join(map(repr, only))
-        raise ReportError(f"no test up to {level} has {words} in its id. Fix: copy an id from a report")
+        raise ReportError(f"no test up to {level} has {words} in its id. Fix: see a report")
     written = write_all(report, folder)
     show(console, report)
     console.print(Text(f"\n{next(path for path in written if path.suffix == '.html')}"), soft_wrap=True)

@@ -102,7 +102,7 @@ def _wait(process: Process, question: str, said: Path, limit_s: float) -> int:
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.kill(process.pid, signal.SIGABRT)
                 process.wait(_GRACE_S)
-            raise HungError(f"the process for {question} did not end within {limit_s:g} s:\n{_end_of(said)}") from None
+            raise HungError(f"{question} did not end within {limit_s:g} s:\n{_end_of(said)}") from None
 
 
 def _end_of(said: Path) -> str:

@@ -109,6 +109,10 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
         # Pickled by namespace and name: the class itself cannot be imported by name.
         return self.siblings.accelerator, (self.backend_name,)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Of a user's own class: another process holds no device yet, and looks up its own backend.
+        return {key: value for key, value in vars(self).items() if key != "backend"} | {"_acquired": None}
+
     @cached_property
     def backend(self) -> Backend:
         """The backend of this accelerator; cached, because the strategy reads it in every step."""

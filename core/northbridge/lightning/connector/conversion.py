@@ -8,8 +8,16 @@ from northbridge.errors import ArgumentsError, NamespaceError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.plugins.float8 import Float8Precision
 from northbridge.lightning.vendor_names.entry_points import Alias
-from northbridge.lightning.vendor_names.names import AcceleratorName, CheckpointIOName, PrecisionName, VendorName
+from northbridge.lightning.vendor_names.names import (
+    AcceleratorName,
+    CheckpointIOName,
+    PrecisionName,
+    VendorName,
+    is_open,
+    is_vendors,
+)
 from northbridge.lightning.vendor_names.strategies import PRECISION_OF_STRATEGY, StrategyName
 
 
@@ -77,21 +85,26 @@ def _convert_names(namespace: Namespace, arguments: dict[str, Any]) -> None:
     """
     arguments["strategy"] = _resolve_alias(namespace, arguments["strategy"])
     strategy, plugins = arguments["strategy"], _listed(arguments.get("plugins"))
-    precisions = [each for each in plugins if isinstance(each, PrecisionName)]
+    for attribute in ("_precision_plugin", "_precision"):
+        settle_plugin(namespace, getattr(strategy, attribute, None))
+    precisions = [each for each in plugins if is_open(each, PrecisionName)]
     if precisions or any(_holds_name(each) for each in plugins):
         arguments["plugins"] = [settle_plugin(namespace, each) for each in plugins if each not in precisions]
-    if isinstance(strategy, StrategyName):
+    if is_open(strategy, StrategyName):
         arguments["strategy"] = _settle_strategy(namespace, strategy, arguments, precisions)
     for precision in precisions:
         _settle_accelerator(precision, arguments)
         _settle_precision(namespace, precision, arguments)
-    if isinstance(arguments["accelerator"], AcceleratorName):
+    if is_open(arguments["accelerator"], AcceleratorName):
         arguments["accelerator"] = arguments["accelerator"].settle(namespace)
 
 
 def settle_plugin(namespace: Namespace, plugin: Any) -> Any:
-    """Convert a vendor's name for a checkpoint plugin, or a plugin that wraps one, to ``namespace``."""
-    if isinstance(plugin, CheckpointIOName):
+    """Convert a plugin of no namespace yet, or one that wraps one, to ``namespace``."""
+    if isinstance(plugin, Float8Precision):
+        plugin.__class__ = classes(namespace).float8_precision
+        return plugin
+    if is_open(plugin, CheckpointIOName):
         return plugin.settle(namespace)
     if _holds_name(plugin):  # Lightning's AsyncCheckpointIO
         plugin._checkpoint_io.settle(namespace)
@@ -99,7 +112,9 @@ def settle_plugin(namespace: Namespace, plugin: Any) -> Any:
 
 
 def _holds_name(plugin: Any) -> bool:
-    return isinstance(plugin, VendorName) or isinstance(getattr(plugin, "_checkpoint_io", None), VendorName)
+    if isinstance(plugin, Float8Precision):
+        return True
+    return is_open(plugin, VendorName) or is_open(getattr(plugin, "_checkpoint_io", None), VendorName)
 
 
 def _listed(plugins: Any) -> list[Any]:
@@ -110,7 +125,12 @@ def _listed(plugins: Any) -> list[Any]:
 
 def _resolve_alias(namespace: Namespace, strategy: Any) -> Any:
     word = strategy.lower() if isinstance(strategy, str) else None
-    registered = namespace.strategy_registry[word]["strategy"] if word in namespace.strategy_registry else None
+    if word not in namespace.strategy_registry:
+        return strategy
+    entry = namespace.strategy_registry[word]
+    registered = entry["strategy"]
+    if isinstance(registered, type) and issubclass(registered, StrategyName):  # a script's own, derived from a name
+        return registered(**entry["init_params"])
     return registered() if isinstance(registered, Alias) else strategy
 
 
@@ -120,12 +140,12 @@ def _settle_strategy(
     given = dict(strategy.arguments)
     if arguments["accelerator"] == "auto" and given.get("accelerator") is not None:
         arguments["accelerator"] = given.pop("accelerator")
-    elif isinstance(given.get("accelerator"), AcceleratorName):
+    elif is_open(given.get("accelerator"), AcceleratorName):
         given["accelerator"] = given["accelerator"].settle(namespace)
     _settle_accelerator(strategy, arguments)
     for argument in PRECISION_OF_STRATEGY:
         precision = given.pop(argument, None)
-        if isinstance(precision, PrecisionName):
+        if is_open(precision, PrecisionName):
             precisions.append(precision)
         elif precision is not None:
             given[PRECISION_OF_STRATEGY[0 if namespace.is_trainer else 1]] = precision
@@ -154,4 +174,14 @@ def _settle_precision(namespace: Namespace, name: PrecisionName, arguments: dict
     unified = namespace.fabric_module("connector")._convert_precision_to_unified_args
     if asked is not None and unified(asked) != name.precision:
         raise ArgumentsError(f"precision={asked!r} contradicts {name!r}. Fix: leave one out")
-    arguments["precision"] = name.precision
+    if is_vendors(type(name)):
+        plugin = name.plugin()
+        if plugin is None:
+            arguments["precision"] = name.precision
+            return
+        made = settle_plugin(namespace, plugin)
+    else:
+        load_with_hardware(name.backend_name)
+        made = name.settle(namespace)
+    arguments["precision"] = None
+    arguments["plugins"] = [*_listed(arguments.get("plugins")), made]

@@ -51,6 +51,12 @@ def tell_of_predecessors(namespace: Namespace, name: str) -> None:
 _told: set[str] = set()
 
 
+def drives_a_chip_by_itself(theirs: Any) -> bool:
+    """Return True if ``theirs`` is of a package that a backend replaces: its strategies drive the chip themselves."""
+    predecessors = {module for _, module in read_announced().predecessors}
+    return any(_module_of(each) in predecessors for each in theirs.__mro__)
+
+
 def register_beside_ours(registry: Any, original: Callable[..., Any], name: Any, *args: Any, **kwargs: Any) -> Any:
     """Register a name for another package in ``registry``, whose own method ``register`` is ``original``.
 

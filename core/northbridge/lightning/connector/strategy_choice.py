@@ -21,15 +21,16 @@ from northbridge.launch.cluster import check_slurm
 from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
 from northbridge.lightning.connector.conversion import convert_arguments
-from northbridge.lightning.connector.registry import claim_name, tell_of_predecessors
-from northbridge.lightning.connector.user_strategies import derive, drives_a_chip_by_itself
+from northbridge.lightning.connector.registry import claim_name, drives_a_chip_by_itself, tell_of_predecessors
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.precision import (
+    FLOAT8,
     mixed_precision,
     mixed_precision_line,
     reject_plugin,
     reject_precision,
 )
+from northbridge.lightning.user_classes import derive
 from northbridge.lightning.vendor_names.entry_points import Alias
 
 _UNSUPPORTED = {
@@ -165,14 +166,14 @@ def build_strategy(namespace: Namespace, connector: Any) -> Any:
         if isinstance(registered, Alias):  # from code that patched Lightning: a user's alias is resolved by now
             registered = ours.ddp if registered().kind == "DDPStrategy" else ours.single_device
         if issubclass(registered, ours.ddp.stock_class):
-            return derive(registered, ours.ddp, namespace)(**entry["init_params"])
+            return derive(registered, ours.ddp)(**entry["init_params"])
         if issubclass(registered, ours.single_device.stock_class):
-            return _build_single(derive(registered, ours.single_device, namespace), connector)
+            return _build_single(derive(registered, ours.single_device), connector)
     for kind in ours.strategies:
         if isinstance(flag, kind.stock_class) and not drives_a_chip_by_itself(type(flag)):
             if kind is ours.single_device:
                 connector.accelerator.reject_foreign(connector._strategy_flag.root_device)
-            flag.__class__ = derive(type(flag), kind, namespace)
+            flag.__class__ = derive(type(flag), kind)
             return flag
     word = repr(flag) if isinstance(flag, str) else type(flag).__name__
     raise UnsupportedError(
@@ -263,10 +264,16 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
     backend = connector.accelerator.backend
     plugin = getattr(connector, namespace.precision_object)
     if plugin is not None:
+        if isinstance(plugin, classes(namespace).float8_precision):
+            plugin.bind(backend)
         reject_plugin(backend, plugin)
         return None
     precision = getattr(connector, namespace.precision_flag)
     reject_precision(backend, precision)
+    if precision == FLOAT8:
+        plugin = classes(namespace).float8_precision()
+        plugin.bind(backend)
+        return plugin
     if precision == "16-mixed" and isinstance(connector.strategy, classes(namespace).model_parallel):
         return None  # Lightning rejects it: its gradient scaler does not support sharded gradients
     plugin = mixed_precision(namespace, backend, precision)

@@ -6,6 +6,7 @@ keeps the user's compiled model, so there a backend can only be rejected.
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 import torch
@@ -28,17 +29,30 @@ def choose_compiler(module: torch.nn.Module, arguments: dict[str, Any]) -> dict[
     kinds = {each.device.type for each in module.parameters()}
     for backend in held().values():
         if backend.device.type in kinds:
-            named = backend.bridge.compile_backend
-            # Modes and options belong to torch's own backend.
-            if named is not None and not {"backend", "mode", "options"} & arguments.keys():
-                _reject_absent(backend, named)
-                arguments = {**arguments, "backend": named}
-            reject_compiler(backend, arguments)
+            arguments = with_compiler(backend, arguments)
+    return arguments
+
+
+def with_compiler(backend: Backend, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return ``arguments`` to ``torch.compile`` with the chip's backend, unless they name one.
+
+    Raises :class:`UnsupportedError` for a backend that the chip lacks, and for an option that its backend lacks.
+    """
+    named = backend.bridge.compile_backend
+    # Modes and options belong to torch's own backend.
+    if named is not None and not {"backend", "mode", "options"} & arguments.keys():
+        _reject_absent(backend, named)
+        arguments = {**arguments, "backend": named}
+    reject_compiler(backend, arguments)
     return arguments
 
 
 def reject_compiler(backend: Backend, arguments: dict[str, Any]) -> None:
-    """Raise :class:`UnsupportedError` if ``torch.compile(…, **arguments)`` needs a backend that the chip lacks."""
+    """Raise :class:`UnsupportedError` if the chip lacks what ``torch.compile(…, **arguments)`` needs.
+
+    That is a backend, or an option of the chip's own backend.
+    """
+    _reject_options(backend, arguments)
     asked = arguments.get("backend", _TORCHS_OWN)
     reason = backend.bridge.missing_compile_backends.get(asked) if isinstance(asked, str) else None
     if reason is None and asked == _TORCHS_OWN and not _is_known_to_dynamo(backend.device.type):
@@ -50,6 +64,21 @@ def reject_compiler(backend: Backend, arguments: dict[str, Any]) -> None:
         f"{backend.name!r} cannot compile with {asked!r}{unsaid}: {reason}. Fix: {_instead(backend)}",
         capability="compile",
     )
+
+
+def _reject_options(backend: Backend, arguments: dict[str, Any]) -> None:
+    named = backend.bridge.compile_backend
+    if named is None or arguments.get("backend") != named or not arguments.get("options"):
+        return
+    known = backend.acceleration.compile_options()
+    for option in arguments["options"] if known else ():
+        if option not in known:
+            near = difflib.get_close_matches(option, known, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(known))}."
+            raise UnsupportedError(
+                f"{named!r} of {backend.name!r} has no option {option!r}; {meant} Fix: correct options=",
+                capability="compile",
+            )
 
 
 def _reject_absent(backend: Backend, named: str) -> None:

@@ -23,7 +23,7 @@ from northbridge.lightning.connector import auto, devices, strategy_choice as de
 from northbridge.lightning.connector.registry import register_beside_ours
 from northbridge.lightning.corrections import compilation, fabric_run, profiler, signals
 from northbridge.lightning.namespaces import Namespace
-from northbridge.lightning.plugins import random_states
+from northbridge.lightning.plugins import gradient_norm, random_states
 from northbridge.lightning.plugins.checkpoint_files import stock_reading
 from northbridge.lightning.plugins.precision import reject_plugin
 
@@ -191,6 +191,15 @@ def reject_compiler(namespace: Namespace, original: Original, model: Any, strate
         compilation.reject_compiler(strategy.backend, asked)
 
 
+def clip_by_norm(namespace: Namespace, original: Original, self: Any, optimizer: Any, clip_val: float) -> None:
+    chip = loaded()
+    parameters = [] if chip is None else list(self.main_params(optimizer))
+    if chip is not None and gradient_norm.clips_by_itself(chip, parameters):
+        gradient_norm.clip_grad_norm(chip, parameters, clip_val)
+    else:
+        original(self, optimizer, clip_val)
+
+
 def mark_activities(namespace: Namespace, original: Original, self: Any) -> list[Any]:
     return profiler.Unasked(original(self))
 
@@ -198,6 +207,26 @@ def mark_activities(namespace: Namespace, original: Original, self: Any) -> list
 def profile_chip(namespace: Namespace, original: Original, self: Any) -> None:
     profiler.add_chip(self._profiler_kwargs)
     original(self)
+
+
+def keep_traces(namespace: Namespace, original: Original, self: Any, kind: Any) -> Any:
+    return original(self, profiler.choose_profile(kind))
+
+
+def cache_events(namespace: Namespace, original: Original, self: Any) -> None:
+    if profiler.has_recorded(self.profiler):
+        original(self)
+    else:
+        self.function_events = None
+
+
+def summarize_profile(namespace: Namespace, original: Original, self: Any) -> str:
+    profile = self.profiler  # the original drops it
+    return profiler.add_device_events(self, profile, original(self))
+
+
+def init_profiler(namespace: Namespace, original: Original, trainer: Any, asked: Any) -> None:
+    original(trainer, profiler.settle_profiler(namespace, trainer, asked))
 
 
 def let_others_register(namespace: Namespace, original: Any, name: Any, *args: Any, **kwargs: Any) -> Any:

@@ -21,6 +21,7 @@ from northbridge.lightning.connector.registry import register_names
 from northbridge.lightning.corrections import replacements
 from northbridge.lightning.corrections.fabric_run import accelerator_option
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.vendor_names.strategies import count_as_lightnings
 from northbridge.lightning.versions import reason_against_version, untested
 from northbridge.process_record import note
 
@@ -185,6 +186,14 @@ CORRECTIONS = (
         imported_by="trainer.trainer",
     ),
     _of_trainer(
+        "clip_grad_by_norm",
+        ("self", "optimizer", "clip_val"),
+        "clips by torch's functions alone, where a vendor has its own",
+        replacements.clip_by_norm,
+        module="plugins.precision.precision",
+        owner="Precision",
+    ),
+    _of_trainer(
         "_load_combined_loader_states",
         ("self",),
         "lets a resumed fit shuffle before it tells the samplers which epoch it is, and calls no hook before",
@@ -193,18 +202,46 @@ CORRECTIONS = (
         owner="_FitLoop",
     ),
     *(
-        _of_trainer(
-            name,
-            ("self",),
-            "asks torch for the activity of the CPU and of CUDA alone",
-            replace,
-            module="profilers.pytorch",
-            owner="PyTorchProfiler",
+        _of_trainer(name, parameters, reason, replace, module="profilers.pytorch", owner="PyTorchProfiler")
+        for name, parameters, reason, replace in (
+            (
+                "_default_activities",
+                ("self",),
+                "asks torch for the activity of the CPU and of CUDA alone",
+                replacements.mark_activities,
+            ),
+            (
+                "_create_profilers",
+                ("self",),
+                "asks torch for the activity of the CPU and of CUDA alone",
+                replacements.profile_chip,
+            ),
+            (
+                "_create_profiler",
+                ("self", "profiler"),
+                "keeps no trace, and exports none without dirpath=",
+                replacements.keep_traces,
+            ),
+            (
+                "_cache_functions_events",
+                ("self",),
+                "fails on an assertion if the run ended before the schedule's first active step",
+                replacements.cache_events,
+            ),
+            (
+                "summary",
+                ("self",),
+                "shows what Kineto recorded: vendors that add their events to the exported file are not in it",
+                replacements.summarize_profile,
+            ),
         )
-        for name, replace in (
-            ("_default_activities", replacements.mark_activities),
-            ("_create_profilers", replacements.profile_chip),
-        )
+    ),
+    _of_trainer(
+        "_init_profiler",
+        ("trainer", "profiler"),
+        "knows no vendor's name for the profiler",
+        replacements.init_profiler,
+        module="trainer.setup",
     ),
     _of_fabric(
         "_update_properties",
@@ -262,6 +299,7 @@ def register(name: str) -> None:
         )
         return
     register_names(namespace)
+    count_as_lightnings(namespace)
     for correction in _rows(namespace):
         _apply(namespace, correction)
     note(name, "registered", f"{name} {namespace.version}{untested(namespace.version)}")

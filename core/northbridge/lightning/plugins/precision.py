@@ -9,6 +9,7 @@ import torch
 from northbridge.backend import Backend
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.plugins.float8 import reject_float8
 
 _NEEDS = {
     "16-mixed": "float16",
@@ -19,16 +20,22 @@ _NEEDS = {
 }
 """The claim that each of Lightning's precisions requires; 32-true requires none."""
 
+FLOAT8 = "transformer-engine"
+"""Lightning's word for training in float8."""
+
 _MIXED = ("16-mixed", "bf16-mixed")
-_CUDA_ALONE = {"BitsandbytesPrecision": "quantization", "TransformerEnginePrecision": "transformer-engine"}
+_CUDA_ALONE = {"BitsandbytesPrecision": "quantization", "TransformerEnginePrecision": "float8"}
 
 
 def reject_precision(backend: Backend, precision: str) -> None:
     """Raise :class:`UnsupportedError` if the chip does not support ``precision``, or if only CUDA does."""
-    if precision.startswith("transformer-engine"):
+    if precision == FLOAT8:
+        reject_float8(backend, f"precision={precision!r}")
+    elif precision.startswith(FLOAT8):
         raise UnsupportedError(
-            f"precision={precision!r} runs on CUDA only, not on {backend.name!r}. Fix: precision={_working(backend)!r}",
-            capability="transformer-engine",
+            f"precision={precision!r} runs on CUDA only: float8 layers return bfloat16 on {backend.name!r}. Fix:"
+            f" precision={FLOAT8!r}",
+            capability="float8",
         )
     claims = backend.present_capabilities().claims()
     needed = _NEEDS.get(precision)
@@ -93,6 +100,17 @@ def mixed_precision(namespace: Namespace, backend: Backend, precision: str) -> A
             capability="autocast",
         )
     return namespace.module("plugins").MixedPrecision(precision, backend.device.type)
+
+
+def precision_plugin(namespace: Namespace, backend: Backend, precision: str) -> Any:
+    """Build the plugin of ``namespace`` for ``precision``, as a run on the chip gets it. Raises as a run does."""
+    reject_precision(backend, precision)
+    plugins: Any = namespace.module("plugins")
+    if precision == "32-true":
+        return plugins.Precision()
+    if precision == "64-true":
+        return plugins.DoublePrecision()
+    return mixed_precision(namespace, backend, precision) or plugins.HalfPrecision(precision)
 
 
 def mixed_precision_line(namespace: Namespace, precision: str) -> str:

@@ -11,7 +11,9 @@ from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.accelerators.accelerator import announce_simulation, announced, is_ours
+from northbridge.lightning.corrections.compilation import reject_compiler
 from northbridge.lightning.strategies.dtype_warnings import warn_of_batch, warn_of_module
+from northbridge.lightning.strategies.fused_optimizers import keep_counts, reject_fused
 from northbridge.lightning.strategies.moved_parameters import follow, following, reject_left_behind
 from northbridge.lightning.strategies.saved_state import _SavedStateMixin
 from northbridge.lightning.strategies.unsupported import reject_inference_mode
@@ -127,6 +129,11 @@ class _ChipMixin(_SavedStateMixin):
             follow(optimizer)
             reject_left_behind(optimizer, self.root_device)
 
+    def _settle_fused(self, optimizers: Iterable[Any]) -> None:
+        for optimizer in optimizers:
+            reject_fused(self.backend, optimizer)
+            keep_counts(self.backend, optimizer)
+
     def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
         """Step the optimizer, and tell the bridge."""
         result = super().optimizer_step(*args, **kwargs)
@@ -137,6 +144,8 @@ class _ChipMixin(_SavedStateMixin):
         """Set up a Fabric's ``module``, and let the bridge know of its evaluation steps."""
         reject_tensors(self.backend, module, self.root_device)  # tensors that were not moved before
         reject_sparse_gradients(self.backend, module, self.root_device)
+        if "_orig_mod" in module._modules:  # the user keeps the compiled model inside the strategy's wrapper
+            reject_compiler(self.backend, getattr(module, "_compile_kwargs", None) or {})  # noted by Lightning
         module = super().setup_module(module)
         if type(self.backend.bridge).after_evaluation is not Bridge.after_evaluation:
             module.register_forward_hook(partial(_after_forward, self.backend.name))

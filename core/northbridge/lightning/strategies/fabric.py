@@ -7,6 +7,7 @@ from typing import Any
 
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
+from northbridge.lightning.plugins.gradient_norm import clip_grad_norm, clips_by_itself
 from northbridge.lightning.strategies.unsupported import reject_unsupported
 
 
@@ -35,7 +36,25 @@ class _FabricMixin(_NamespaceMixin):
         """Set up ``optimizer`` so that it steps the parameters on the chip."""
         reject_unsupported(self.backend, "fit")
         self._follow_moves([optimizer])
+        self._settle_fused([optimizer])
         return super().setup_optimizer(optimizer)
+
+    def clip_gradients_norm(
+        self,
+        module: Any,
+        optimizer: Any,
+        max_norm: float,
+        norm_type: float = 2.0,
+        error_if_nonfinite: bool = True,
+    ) -> Any:
+        """Clip the gradients by their norm, by the chip's own function if it has one."""
+        parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        if not clips_by_itself(self.backend, parameters, norm_type):
+            return super().clip_gradients_norm(module, optimizer, max_norm, norm_type, error_if_nonfinite)
+        self.precision.unscale_gradients(optimizer)
+        return clip_grad_norm(
+            self.backend, self.precision.main_params(optimizer), max_norm, error_if_nonfinite=error_if_nonfinite
+        )
 
     # Here, and not only in our CheckpointIO: the user may have passed another.
 

@@ -49,6 +49,7 @@ class _TrainerMixin(_NamespaceMixin):
         """Set up the optimizers so that they step the parameters on the chip."""
         super().setup_optimizers(trainer)
         self._follow_moves(self.optimizers)
+        self._settle_fused(self.optimizers)
 
     def post_backward(self, closure_loss: torch.Tensor) -> None:
         """Tell the bridge about a backward pass."""

@@ -8,11 +8,15 @@ A backend derives its names from the classes here and names its backend::
 An object of it does not belong to a namespace of Lightning. It keeps its arguments until a Trainer or a Fabric gets it.
 Then it becomes that namespace's own accelerator, strategy or plugin, in place: a reference to it stays valid.
 From then on ``isinstance(trainer.strategy, AcmeDDPStrategy)`` is true, even if the user wrote ``strategy="ddp"``.
+
+Users may derive from a name: an object of their class becomes one of a class that is theirs first, then the
+namespace's. Before a Trainer or a Fabric gets an object, ``draft.py`` answers for it.
 """
 
 from __future__ import annotations
 
 import difflib
+import inspect
 from abc import ABC, ABCMeta
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
@@ -21,11 +25,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from northbridge.capabilities import not_driven
 from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get
-from northbridge.errors import ArgumentsError, UnsupportedError
+from northbridge.discovery.loaded import load
+from northbridge.errors import ArgumentsError, ArgumentValueError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import AcceleratorQuestions
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.plugins.precision import precision_plugin
+from northbridge.lightning.user_classes import derive
 from northbridge.lightning.vendor_names.arguments import bind
+from northbridge.lightning.vendor_names.draft import draft_of, drop_draft
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +41,21 @@ if TYPE_CHECKING:
 
 class _VendorNameType(ABCMeta):
     """Metaclass of vendors' names: the object that a name became is still an instance of the name's class."""
+
+    def mro(cls) -> list[type]:
+        # A user's class is joined with one of a namespace, whose methods come before those of other namespaces.
+        found, last = super().mro(), cls.__bases__[-1]
+        if last is object or isinstance(last, _VendorNameType):
+            return found
+        names = [each for each in found if isinstance(each, _VendorNameType)]
+        joined = [*names, *last.__mro__[:-1]]
+        return [*joined, *(each for each in found if each not in joined)]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().__call__(*args, **kwargs)
+        if "arguments" not in vars(made):
+            raise ArgumentsError(f"{cls.__name__}.__init__() does not call super().__init__(). Fix: call it first")
+        return made
 
     def __instancecheck__(cls, instance: object) -> bool:
         return cls.__subclasscheck__(type(instance))
@@ -54,9 +77,6 @@ class VendorName(ABC, metaclass=_VendorNameType):
     kind: ClassVar[str] = ""
     """Name of the class that it stands for, in the home of each namespace."""
 
-    home: ClassVar[str] = NAMESPACES["lightning.pytorch"].home
-    """Module of that class for a Trainer of ``lightning.pytorch``, for messages."""
-
     positional: ClassVar[tuple[str, ...]] = ()
     """The positional arguments, in order."""
 
@@ -65,13 +85,8 @@ class VendorName(ABC, metaclass=_VendorNameType):
 
     def __init_subclass__(cls, *, backend: str = "", **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.backend_name and not backend:
-            name = next(base.__name__ for base in cls.__mro__ if "backend_name" in vars(base))
-            raise UnsupportedError(
-                f"{cls.__name__} cannot subclass the name {name}. Fix: subclass {cls.home}.{cls.kind}",
-                capability="subclass",
-            )
-        cls.backend_name = backend
+        if backend:
+            cls.backend_name = backend
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.arguments: dict[str, Any] = bind(
@@ -90,24 +105,47 @@ class VendorName(ABC, metaclass=_VendorNameType):
 
     @classmethod
     def stands_for(cls, base: type) -> bool:
-        """Return True if ``base`` is the class that the name stands for in this process."""
-        return _runs_on(cls.backend_name) and base.__name__ == cls.kind and base.__module__ in _HOMES
+        """Return True if ``base`` is the class that the name stands for in this process; False for a user's class."""
+        own = base.__name__ == cls.kind and base.__module__ in _HOMES
+        return is_vendors(cls) and _runs_on(cls.backend_name) and own
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        """Make the object of ``namespace`` that answers before a Trainer or a Fabric gets this one."""
+        raise NotImplementedError
+
+    def answer(self, attribute: str) -> Any:
+        """Return the value of ``attribute`` before a Trainer or a Fabric gets this object; acquires no card."""
+        return getattr(draft_of(self), attribute)
 
     def become(self, made: Any) -> Any:
-        """Take the class and the state of ``made``, the object of a namespace, and return this object."""
+        """Take the class and the state of ``made``, the object of a namespace, and return this object.
+
+        If a user has derived the class, its methods come first, and the attributes that it has set stay.
+        """
+        own = {key: value for key, value in vars(self).items() if key != "arguments"}
+        # A script may have added to a dictionary that it read, such as the arguments of DDP.
+        draft = drop_draft(self)
+        if type(draft) is type(made):
+            vars(made).update((key, value) for key, value in vars(draft).items() if isinstance(value, dict))
+        cls: Any = type(made) if is_vendors(type(self)) else derive(type(self), type(made))
         vars(self).clear()
         vars(self).update(vars(made))
-        self.__class__ = type(made)
+        self.__class__ = cls
+        for key, value in own.items():
+            setattr(self, key, value)
         return self
 
     def __repr__(self) -> str:
+        if "arguments" not in vars(self):
+            return object.__repr__(self)
         given = ", ".join(f"{argument}={value!r}" for argument, value in self.arguments.items())
         return f"{type(self).__name__}({given})"
 
     def __getattr__(self, attribute: str) -> Any:
-        raise AttributeError(
-            f"{type(self).__name__} has no {attribute!r} yet. Fix: give it to a Trainer or Fabric first"
-        )
+        # Copying and pickling ask for special methods, before there are arguments too.
+        if attribute.startswith("__") or "arguments" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {attribute!r}")
+        return self.answer(attribute)
 
 
 class AcceleratorName(AcceleratorQuestions, VendorName):
@@ -118,7 +156,7 @@ class AcceleratorName(AcceleratorQuestions, VendorName):
     @classmethod
     def stands_for(cls, base: type) -> bool:
         named = vars(base).get("backend_name") == cls.backend_name != ""
-        return named and base.__module__ in _HOMES
+        return is_vendors(cls) and named and base.__module__ in _HOMES
 
     @classmethod
     def get_parallel_devices(cls, devices: int | list[int]) -> list[torch.device]:
@@ -127,7 +165,10 @@ class AcceleratorName(AcceleratorQuestions, VendorName):
 
     def settle(self, namespace: Namespace) -> Any:
         """Become the accelerator of ``namespace``."""
-        return self.become(classes(namespace).accelerator(self.backend_name))
+        return self.become(self.make_draft(namespace))
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        return classes(namespace).accelerator(self.backend_name)
 
 
 class CheckpointIOName(VendorName):
@@ -137,18 +178,21 @@ class CheckpointIOName(VendorName):
 
     def settle(self, namespace: Namespace) -> Any:
         """Become the checkpoint plugin of ``namespace``."""
-        return self.become(classes(namespace).checkpoint_io())
+        return self.become(self.make_draft(namespace))
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        return classes(namespace).checkpoint_io()
 
 
 class PrecisionName(VendorName):
     """A vendor's name for a precision: ``AcmePrecision("bf16-mixed")`` means ``precision="bf16-mixed"``.
 
-    The object itself does not change; the run gets Lightning's own plugin, on the chip's device.
+    The object itself does not change; the run gets Lightning's own plugin, on the chip's device. An object of a class
+    that a user has derived becomes that plugin.
     """
 
     kind = "Precision"
-    home = "lightning.pytorch.plugins"
-    positional: ClassVar[tuple[str, ...]] = ("precision",)
+    positional: ClassVar[tuple[str, ...]] = ("precision", "device")
 
     words: ClassVar[Mapping[str, str]] = {
         "32": "32-true",
@@ -167,9 +211,13 @@ class PrecisionName(VendorName):
     unsupported: ClassVar[Mapping[str, str]] = {}
     """Precisions of the chip that Northbridge does not support, each with the claim that has the reason."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        word = str(self.arguments.get("precision", "32-true"))
+    # With its parameters, which LightningCLI reads.
+    def __init__(self, precision: str | int = "32-true", device: str | None = None, *args: Any, **kwargs: Any) -> None:
+        super().__init__(precision, device, *args, **kwargs)
+        self.arguments.pop("device", None)
+        if device is not None and device != (own := get(self.backend_name).device.type):
+            raise ArgumentValueError(f"{type(self).__name__}(device={device!r}) is for {own!r}. Fix: omit it")
+        word = str(precision)
         call = f"{type(self).__name__}(precision={word!r})"
         if word in self.unsupported:
             claim = self.unsupported[word]
@@ -178,12 +226,83 @@ class PrecisionName(VendorName):
         if word not in self.words:
             near = difflib.get_close_matches(word, self.words, n=1)
             hint = f". Did you mean {near[0]!r}?" if near else ""
-            raise ArgumentsError(f"{call} is not a precision; known: {', '.join(self.words)}{hint}")
+            raise ArgumentValueError(f"{call} is not a precision; known: {', '.join(self.words)}{hint}")
         self.precision: str = self.words[word]
+
+    def plugin(self) -> Any | None:
+        """Return the plugin of no namespace yet that the name means; None if :attr:`precision` says all."""
+        return None
 
     @classmethod
     def stands_for(cls, base: type) -> bool:
-        return _runs_on(cls.backend_name) and base.__name__ == cls.kind and base.__module__ in _HOMES_OF_PRECISION
+        own = base.__name__ == cls.kind and base.__module__ in _HOMES_OF_PRECISION
+        return is_vendors(cls) and _runs_on(cls.backend_name) and own
+
+    def settle(self, namespace: Namespace) -> Any:
+        """Become the plugin of ``namespace``; the chip's software is loaded already."""
+        return self.become(self.make_draft(namespace))
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        return precision_plugin(namespace, load(get(self.backend_name)), self.precision)
+
+    def answer(self, attribute: str) -> Any:
+        return get(self.backend_name).device.type if attribute == "device" else super().answer(attribute)
+
+    def __getattribute__(self, attribute: str) -> Any:
+        # Lightning's classes are bases of this one, for LightningCLI. What they define, the draft answers.
+        mine = object.__getattribute__(self, "__dict__")
+        if attribute.startswith("__") or attribute in mine or "arguments" not in mine:
+            return object.__getattribute__(self, attribute)
+        owner = next((each for each in type(self).__mro__ if attribute in vars(each)), None)
+        is_lightnings = owner is not None and any(owner in kind.__mro__ for kind in PrecisionName.__bases__[1:])
+        return self.answer(attribute) if is_lightnings else object.__getattribute__(self, attribute)
+
+
+def count_as_lightnings(namespace: Namespace) -> None:
+    """Let names be objects of Lightning's types, which ``isinstance`` and LightningCLI ask for."""
+    plugins: Any = namespace.module("plugins")
+    plugins.CheckpointIO.register(CheckpointIOName)
+    namespace.module("accelerators").Accelerator.register(AcceleratorName)
+    if not issubclass(PrecisionName, plugins.Precision):  # it is not an ABC, which could register
+        name, *others = PrecisionName.__bases__
+        kept = (each for each in others if not issubclass(plugins.Precision, each))  # a Trainer's has the Fabric's
+        PrecisionName.__bases__ = (name, plugins.Precision, *kept)
+
+
+def is_vendors(cls: type) -> bool:
+    """Return True if ``cls`` is a vendor's own name, and not a class that a user has derived."""
+    return "backend_name" in vars(cls)
+
+
+def is_open(thing: object, kind: type[VendorName]) -> bool:
+    """Return True if ``thing`` is a name of ``kind`` that no Trainer or Fabric has yet."""
+    return isinstance(thing, kind) and "arguments" in vars(thing)
+
+
+class ProfilerName(VendorName):
+    """A vendor's name for Lightning's PyTorchProfiler, such as ``AcmeProfiler()``, with its arguments and defaults."""
+
+    kind = "PyTorchProfiler"
+    home = "lightning.pytorch.profilers"
+
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """The arguments whose default differs from Lightning's."""
+
+    @classmethod
+    def passed_on(cls) -> Collection[str]:
+        import torch.profiler
+
+        of_lightning = ("table_kwargs", "export_to_flame_graph", "metric")
+        return (*of_lightning, *list(inspect.signature(torch.profiler.profile.__init__).parameters)[1:])
+
+    @classmethod
+    def stands_for(cls, base: type) -> bool:
+        return _runs_on(cls.backend_name) and base.__name__ == cls.kind and base.__module__ in _HOMES_OF_PROFILERS
+
+    def settle(self, namespace: Namespace) -> Any:
+        """Become the PyTorchProfiler of ``namespace``. Raises Lightning's error for a bad value."""
+        profiler = namespace.module("profilers").PyTorchProfiler
+        return self.become(profiler(**{**self.defaults, **self.arguments}))
 
 
 def unsupported_names(module: str, *, backend: str, instead: Mapping[str, tuple[str, str]]) -> Callable[[str], type]:
@@ -204,17 +323,20 @@ def unsupported_names(module: str, *, backend: str, instead: Mapping[str, tuple[
 @cache
 def _unsupported(name: str, backend: str, capability: str, instead: str) -> type:
     def reject(cls: type, *args: object, **kwargs: object) -> NoReturn:
-        reason = get(backend).capabilities.claims()[capability].reason or not_driven.reason
-        raise UnsupportedError(
-            f"{name}: {capability!r} on {backend!r} is unknown: {reason}. Fix: {instead}",
-            capability=capability,
-        )
+        claim = get(backend).capabilities.claims()[capability]
+        if claim.answer == "yes":
+            said = f"{name} is not a class of Northbridge, which has {capability!r} on {backend!r} without it"
+        else:
+            word = "not supported" if claim.denied else "unknown"
+            said = f"{name}: {capability!r} on {backend!r} is {word}: {claim.reason or not_driven.reason}"
+        raise UnsupportedError(f"{said}. Fix: {instead}", capability=capability)
 
     return type(name, (), {"__new__": reject, "__doc__": f"Refuses to be made; {instead}."})
 
 
 _HOMES = frozenset(namespace.home for namespace in NAMESPACES.values())
 _HOMES_OF_PRECISION = frozenset(f"{namespace.name}.plugins.precision.precision" for namespace in NAMESPACES.values())
+_HOMES_OF_PROFILERS = frozenset(f"{namespace.name}.profilers.pytorch" for namespace in NAMESPACES.values())
 
 
 def _runs_on(backend: str) -> bool:

@@ -7,11 +7,15 @@ from collections.abc import Collection
 from typing import Any, ClassVar
 
 from northbridge.discovery.declared import get
+from northbridge.discovery.loaded import load
 from northbridge.errors import ArgumentsError
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.strategies.chip import _ChipMixin
+from northbridge.lightning.vendor_names import names
 from northbridge.lightning.vendor_names.arguments import arguments_of_ddp
-from northbridge.lightning.vendor_names.names import VendorName
+from northbridge.lightning.vendor_names.draft import draft_of
+from northbridge.lightning.vendor_names.names import VendorName, is_open
 
 PRECISION_OF_STRATEGY = ("precision_plugin", "precision")
 """Names of the precision argument of a Trainer's and of a Fabric's strategy."""
@@ -26,6 +30,10 @@ class StrategyName(VendorName):
 
     def settle(self, namespace: Namespace, arguments: dict[str, Any]) -> Any:
         """Become the strategy of ``namespace`` that ``arguments`` build. The chip's software is loaded already."""
+        return self.become(self.make(namespace, arguments))
+
+    def make(self, namespace: Namespace, arguments: dict[str, Any]) -> Any:
+        """Make the strategy of ``namespace``. Raises :class:`ArgumentsError` for an argument that it lacks."""
         cls = classes(namespace).ddp if self.kind == "DDPStrategy" else classes(namespace).single_device
         accepted = inspect.signature(cls.stock_class.__init__).parameters
         for argument in arguments:
@@ -34,7 +42,26 @@ class StrategyName(VendorName):
                     f"{type(self).__name__}({argument}=…): the strategies of a {namespace.host} have no such"
                     " argument. Fix: leave it out"
                 )
-        return self.become(cls(**arguments))
+        return cls(**arguments)
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        load(get(self.backend_name))  # torch may know the device's name only now
+        given = dict(self.arguments)
+        found = [given.pop(argument) for argument in PRECISION_OF_STRATEGY if argument in given]
+        if any(each is not None for each in found):
+            given[PRECISION_OF_STRATEGY[0 if namespace.is_trainer else 1]] = found[-1]
+        given = {key: draft_of(each) if is_open(each, VendorName) else each for key, each in given.items()}
+        made = self.make(namespace, given)
+        if made._accelerator is None:
+            made._accelerator = classes(namespace).accelerator(self.backend_name)
+        return made
+
+    def answer(self, attribute: str) -> Any:
+        # Without the index that the process will give it: no card is chosen yet.
+        draft = draft_of(self)
+        if attribute == "root_device":
+            return super(_ChipMixin, draft).root_device  # type: ignore[misc]  # a mixin of the combined class
+        return getattr(draft, attribute)
 
 
 class SingleDeviceStrategyName(StrategyName):
@@ -43,8 +70,8 @@ class SingleDeviceStrategyName(StrategyName):
     kind = "SingleDeviceStrategy"
     positional: ClassVar[tuple[str, ...]] = ("device", "accelerator", "checkpoint_io", "precision_plugin")
 
-    def settle(self, namespace: Namespace, arguments: dict[str, Any]) -> Any:
-        return super().settle(namespace, {"device": get(self.backend_name).device.type, **arguments})
+    def make(self, namespace: Namespace, arguments: dict[str, Any]) -> Any:
+        return super().make(namespace, {"device": get(self.backend_name).device.type, **arguments})
 
 
 class DDPStrategyName(StrategyName):
@@ -81,3 +108,18 @@ class DDPStrategyName(StrategyName):
     @classmethod
     def passed_on(cls) -> Collection[str]:
         return (*super().passed_on(), *arguments_of_ddp())
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        import torch
+
+        made = super().make_draft(namespace)
+        made._process_group_backend = made._get_process_group_backend()
+        if made.parallel_devices is None:
+            made.parallel_devices = [torch.device(made.backend.device.type)] * made.accelerator.auto_device_count()
+        return made
+
+
+def count_as_lightnings(namespace: Namespace) -> None:
+    """Let every vendor's name be an object of Lightning's type, which ``isinstance`` and LightningCLI ask for."""
+    names.count_as_lightnings(namespace)
+    namespace.module("strategies").Strategy.register(StrategyName)

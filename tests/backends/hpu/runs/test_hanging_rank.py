@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
 from tests.backends.simulation.runs.fixtures import Start
+from typer.testing import CliRunner
+
+from northbridge.cli.app import app
 
 
 def test_the_first_ends_after_its_error(start: Start) -> None:
@@ -11,3 +20,21 @@ def test_the_first_ends_after_its_error(start: Start) -> None:
     assert job.end() == 1, job.said  # waits for all processes of the job
     assert "rank 1 (process " in job.said
     assert "is alive and has not called it" in job.said
+
+
+def test_without_a_timeout_the_ranks_wait_for_ever(start: Start, tmp_path: Path) -> None:
+    """As on a Gaudi: the recorder names the rank, and the launcher's watch ends the job."""
+    flight = tmp_path / "flight"
+    job = start("waiting_rank.py", NORTHBRIDGE_HPU_SIM_TIMEOUT="ignored", NORTHBRIDGE_FLIGHT_RECORDER=str(flight))
+    job.wait_for(" sleeps\n")
+    time.sleep(5.0)  # more than twice the timeout
+    said = CliRunner().invoke(app, ["hang", str(flight)], env={"COLUMNS": "1000"})
+    sleeping = re.search(r"process (\d+) sleeps", job.said)
+    assert sleeping is not None
+    os.kill(int(sleeping[1]), signal.SIGKILL)
+
+    assert said.exit_code == 1, said.output
+    assert re.search(r"rank 1 of group 0 .* has not called #\d+ all_reduce .* for which rank 0 has waited", said.output)
+    assert job.end(limit_s=60.0) != 0, job.said
+    assert f"Child process with PID {sleeping[1]} terminated with code -9" in job.said  # the launcher's watch
+    assert "timeout" not in job.said.lower()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from lightning.fabric import Fabric
 
 import northbridge
 from northbridge import Backend, UnsupportedError
@@ -66,3 +68,31 @@ def test_unregistered_chip_compiler_is_told_not_replaced(backend: Backend) -> No
 
 def test_what_another_device_holds_is_compiled_as_it_was(backend: Backend) -> None:
     assert choose_compiler(torch.nn.Linear(1, 1), {}) == {}
+
+
+class Options(northbridge.Acceleration):
+    def compile_options(self) -> dict[str, Any]:
+        return {"fuse": True}
+
+
+def test_options_of_another_backend_are_not_the_chips(backend: Backend) -> None:
+    reject_compiler(replace(backend, acceleration=Options()), {"backend": "eager", "options": {"anything": 1}})
+
+
+def test_options_are_left_alone_where_the_chip_lists_none(backend: Backend) -> None:
+    reject_compiler(backend, {"backend": "aot_eager", "options": {"anything": 1}})
+
+
+@pytest.mark.parametrize("reapply", [True, False], ids=["around the strategy", "inside the strategy"])
+def test_a_fabric_refuses_an_unknown_option(
+    monkeypatch: pytest.MonkeyPatch, run_on: Callable[[Backend], None], reapply: bool
+) -> None:
+    chip = replace(northbridge.load("cpu_sim"), acceleration=Options())
+    run_on(chip)
+    fabric = Fabric(accelerator="cpu_sim", devices=1)
+    fabric.launch()
+    monkeypatch.setattr(compilation, "held", lambda: {chip.name: chip})
+    model: Any = torch.compile(torch.nn.Linear(1, 1), backend="aot_eager", options={"fuss": 1})
+
+    with pytest.raises(UnsupportedError, match=r"has no option 'fuss'; did you mean 'fuse'\?"):
+        fabric.setup(model, _reapply_compile=reapply)

@@ -262,9 +262,11 @@ def test_nothing_is_replaced_but_what_the_table_names(by_hand: Any) -> None:
         ("pytorch_lightning.core.saving", "pl_load"),
         ("pytorch_lightning.loops.fit_loop", "_FitLoop"),
         ("pytorch_lightning.loops.training_epoch_loop", "_TrainingEpochLoop"),
+        ("pytorch_lightning.plugins.precision.precision", "Precision"),
         ("pytorch_lightning.profilers.pytorch", "PyTorchProfiler"),
         ("pytorch_lightning.trainer.connectors.accelerator_connector", "_AcceleratorConnector"),
         ("pytorch_lightning.trainer.connectors.signal_connector", "_SignalConnector"),
+        ("pytorch_lightning.trainer.setup", "_init_profiler"),
         ("pytorch_lightning.trainer.setup", "_log_device_info"),
     }
 

@@ -112,16 +112,6 @@ def test_a_chip_with_neither_half_precision_is_given_float32(build: Build, claim
         build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")
 
 
-@pytest.mark.parametrize("precision", ["transformer-engine", "transformer-engine-float16"])
-def test_transformer_engine_is_refused(build: Build, precision: str) -> None:
-    with pytest.raises(UnsupportedError) as refusal:
-        build(accelerator="cpu_sim", devices=1, precision=precision)
-
-    assert str(refusal.value) == (
-        f"precision={precision!r} runs on CUDA only, not on 'cpu_sim'. Fix: precision='bf16-mixed'"
-    )
-
-
 def test_a_plugin_made_for_cuda_is_refused(namespace: Namespace, build: Build) -> None:
     """Lightning would train in float32."""
     plugin = namespace.module("plugins").MixedPrecision("bf16-mixed", "cuda")

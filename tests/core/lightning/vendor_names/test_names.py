@@ -39,8 +39,8 @@ class SimCheckpointIO(northbridge.CheckpointIOName, backend="cpu_sim"):
 
 
 class SimPrecision(northbridge.PrecisionName, backend="cpu_sim"):
-    positional = ("precision", "device")
-    without_meaning = {"device": "autocast is on the accelerator's device; leave it out"}  # noqa: RUF012
+    positional = ("precision", "device", "recipe")
+    without_meaning = {"recipe": "leave it out"}  # noqa: RUF012
     words = {"bf16": "bf16-mixed", "bf16-mixed": "bf16-mixed", "32-true": "32-true"}  # noqa: RUF012
 
 
@@ -352,14 +352,12 @@ def test_too_many_arguments_and_one_given_twice_are_refused() -> None:
 
 def test_an_argument_without_a_meaning_is_warned_of_once() -> None:
     with pytest.warns(UserWarning, match="no meaning any more") as caught:
-        SimPrecision("bf16-mixed", device="cpu_sim")
+        SimPrecision("bf16-mixed", recipe=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        again = SimPrecision("bf16-mixed", "cpu_sim")
+        again = SimPrecision("bf16-mixed", "cpu_sim", 1)
 
-    assert [str(each.message) for each in caught] == [
-        "SimPrecision(device=…) has no meaning any more: autocast is on the accelerator's device; leave it out"
-    ]
+    assert [str(each.message) for each in caught] == ["SimPrecision(recipe=…) has no meaning any more: leave it out"]
     assert again.arguments == {"precision": "bf16-mixed"}
     assert caught[0].filename == __file__  # the line to change
 
@@ -368,7 +366,7 @@ def test_a_rank_that_another_started_does_not_repeat_the_warning(monkeypatch: py
     monkeypatch.setenv("LOCAL_RANK", "1")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        SimPrecision("bf16-mixed", device="cpu_sim")
+        SimPrecision("bf16-mixed", recipe=1)
 
 
 def test_a_wrong_precision_is_refused_with_the_nearest() -> None:
@@ -394,25 +392,6 @@ def test_it_can_be_copied_and_pickled(build: Build, duplicate: Callable[[Any], A
 
     assert type(clone) is SimDDPStrategy
     assert build(strategy=clone, devices=2).strategy._ddp_kwargs == {"bucket_cap_mb": 3}
-
-
-def test_what_only_lightnings_object_has_is_not_there_yet() -> None:
-    assert not hasattr(SimDDPStrategy(), "barrier")
-    with pytest.raises(AttributeError) as refusal:
-        SimDDPStrategy().barrier()
-
-    assert str(refusal.value) == ("SimDDPStrategy has no 'barrier' yet. Fix: give it to a Trainer or Fabric first")
-
-
-def test_a_class_cannot_be_derived_from_a_name() -> None:
-    with pytest.raises(UnsupportedError) as refusal:
-
-        class Patient(SimDDPStrategy):
-            pass
-
-    assert str(refusal.value) == (
-        "Patient cannot subclass the name SimDDPStrategy. Fix: subclass northbridge.lightning.pytorch.DDPStrategy"
-    )
 
 
 def test_accelerator_class_answers_without_a_card() -> None:
@@ -470,7 +449,7 @@ def test_to_use_it_is_refused_with_the_reason_and_what_to_do() -> None:
         loader(1, batch_size=2)
 
     assert str(refusal.value) == (
-        "SimLoader: 'data_loaders' on 'cpu_sim' is unknown: Northbridge does not drive it yet. Fix: use torch's"
+        "SimLoader: 'data_loaders' on 'cpu_sim' is not supported: it has no decoder. Fix: use torch's"
     )
     assert refusal.value.capability == "data_loaders"
 
@@ -482,6 +461,17 @@ def test_an_unknown_without_a_reason_is_not_driven(claims: Claims) -> None:
         UnsupportedError, match=r"on 'cpu_sim' is unknown: Northbridge does not drive it yet. Fix: use torch's"
     ):
         look_up("SimLoader")()
+
+
+def test_a_name_of_what_is_there_under_another_says_so(claims: Claims) -> None:
+    claims(data_loaders=northbridge.yes)
+
+    with pytest.raises(UnsupportedError) as refusal:
+        look_up("SimLoader")()
+
+    assert str(refusal.value) == (
+        "SimLoader is not a class of Northbridge, which has 'data_loaders' on 'cpu_sim' without it. Fix: use torch's"
+    )
 
 
 def test_a_precision_may_be_a_number_as_for_a_trainer() -> None:

@@ -38,6 +38,18 @@ class Bridge(northbridge.Bridge):
         install(simulated())
 
 
+class Acceleration(northbridge.Acceleration):
+    def float8_engines(self) -> dict[str, northbridge.Float8Engine]:
+        return {"torchao": northbridge.TorchAO()}
+
+    def compilations(self) -> dict[str, float]:
+        """Return the number of different operations that have run, each of which the chip would compile."""
+        from northbridge_cpu_sim import graph_runs, trace_operators
+
+        trace_operators()
+        return {"graphs": float(len(graph_runs()))}
+
+
 def simulated(**facts: Any) -> Any:
     """Return the chip that is simulated, with ``facts`` of its own."""
     from northbridge_cpu_sim.simulation.simulated_device import Library, SimulatedDevice
@@ -74,7 +86,19 @@ def event_class() -> Any:
 def capabilities(**others: Any) -> northbridge.Capabilities:
     """Return what the chip claims, or ``others``."""
     dtypes = ("bfloat16", "bfloat16_range", "float16", "float32_convolutions", "float64", "int64")
-    claims = (*dtypes, "inference_mode", "sync_batchnorm", "sharding", "fork", "profiler")
+    claims = (
+        *dtypes,
+        "float8",
+        "graphs",
+        "fused_optimizers",
+        "compile",
+        "inference_mode",
+        "sync_batchnorm",
+        "sharding",
+        "fork",
+        "profiler",
+        "recompilation",
+    )
     return northbridge.Capabilities.of_level(
         "C3", **{"simulated": True, **dict.fromkeys(claims, northbridge.yes), **rounding_claims(), **others}
     )
@@ -86,9 +110,11 @@ def backend(
     collective: type[northbridge.Collective] = Collective,
     bridge: Callable[[], northbridge.Bridge] = Bridge,
     claims: northbridge.Capabilities | None = None,
+    acceleration: type[northbridge.Acceleration] = Acceleration,
 ) -> northbridge.Backend:
     """Return the backend ``name``: the right parts, unless others are given."""
-    return northbridge.Backend(name, device(), collective(), bridge(), claims or capabilities())
+    parts = (device(), collective(), bridge(), claims or capabilities())
+    return northbridge.Backend(name, *parts, acceleration=acceleration())
 
 
 @northbridge.hookimpl
@@ -117,7 +143,8 @@ class Spoilt(Bridge):
 def wrong(part: Any) -> Any:
     """Announce a backend of the name of ``part``: a wrong class, or what is done to the process after ``load()``."""
     if isinstance(part, type):
-        (kind,) = (each.__name__.lower() for each in (Device, Collective, Bridge) if issubclass(part, each))
+        kinds = (Device, Collective, Bridge, northbridge.Acceleration)
+        (kind,) = (each.__name__.lower() for each in kinds if issubclass(part, each))
         announce(re.sub(r"(?<=.)(?=[A-Z])", "_", part.__name__).lower(), **{kind: part})
     else:
         announce(part.__name__, bridge=partial(Spoilt, part))

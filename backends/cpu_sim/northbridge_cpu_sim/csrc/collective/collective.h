@@ -130,6 +130,9 @@ class Collective final : public c10d::Backend {
   // launches or checks it, and names the errors.
   WorkPtr carry_out(const Call& call, Launch launch);
   void check_ranks(const Call& call) const;
+  // For a call on a device that is capturing a graph.
+  void check_capturable(const Call& call, c10::DeviceIndex index) const;
+  void record_for_replay(const Call& call, c10::DeviceIndex index, Launch launch);
   // For an all-gather with parts of different sizes.
   void check_own_part(const Tensors& parts, const at::Tensor& own) const;
   WorkPtr launched(

@@ -7,6 +7,8 @@
 #include "collective/collective_arguments.h"
 #include "collective/work.h"
 #include "faults/faults.h"
+#include "graphs/recording.h"
+#include "streams/streams.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -19,6 +21,17 @@ namespace {
 MakeBelow& make_below() {
   static auto* make = new MakeBelow; // never destroyed: it may hold a Python function
   return *make;
+}
+
+// The device of the first tensor, or the current device.
+c10::DeviceIndex index_of(const Call& call) {
+  for (const auto* tensors : {&call.updated, &call.in, &call.out}) {
+    if (!tensors->empty() && tensors->front().defined() &&
+        tensors->front().device().type() == kDeviceType) {
+      return tensors->front().device().index();
+    }
+  }
+  return current_device();
 }
 
 } // namespace
@@ -157,11 +170,39 @@ BackendPtr Collective::below() const {
   return below;
 }
 
+void Collective::check_capturable(const Call& call, c10::DeviceIndex index) const {
+  if (call.is_point_to_point || call.type == c10d::OpType::BARRIER) {
+    refuse_while_capturing(
+        index,
+        c10::str(state_->facts.library, "'s ", call.name, " was called"),
+        "call it outside of the capture");
+  }
+}
+
+// In a replay each call ends before the next begins, in the same order on every rank.
+void Collective::record_for_replay(const Call& call, c10::DeviceIndex index, Launch launch) {
+  const auto self = c10::intrusive_ptr<Collective>::reclaim_copy(this);
+  record(
+      state_->facts.library + "::" + call.name, [self, call, index, launch = std::move(launch)] {
+        const ReleasedGil released; // Gloo's threads may need it
+        self->carry_out(call, launch)->wait();
+        catch_up(index);
+      });
+}
+
 WorkPtr Collective::run(const Call& call, Launch launch) {
   refuse_bad_fork();
+  const auto index = index_of(call);
+  const bool captures = is_capturing(index);
   WorkPtr work;
   try {
-    work = carry_out(call, std::move(launch));
+    if (captures) {
+      check_capturable(call, index);
+      work = carry_out(call, launch);
+      record_for_replay(call, index, std::move(launch));
+    } else {
+      work = carry_out(call, std::move(launch));
+    }
   } catch (...) {
     const std::lock_guard<std::mutex> lock(mutex_);
     coalesced_.reset(); // torch leaves a block that raises an error without ending it

@@ -5,6 +5,7 @@
 #include "device/device_errors.h"
 #include "device/dtypes.h"
 #include "faults/faults.h"
+#include "graphs/recording.h"
 #include "memory/memory.h"
 #include "streams/streams.h"
 
@@ -20,6 +21,12 @@ using c10::Device;
 using c10::DeviceIndex;
 using c10::Stream;
 using Clock = std::chrono::steady_clock;
+
+// Only before a wait that the host asks for: autograd waits for streams in another way.
+void refuse_wait(DeviceIndex index) {
+  refuse_while_capturing(
+      index, "the host waits for the device", "wait before the capture, or after it");
+}
 
 struct Event {
   Place place;
@@ -87,6 +94,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     use();
     index = checked_index(index);
     meet_faults("synchronize", index);
+    refuse_wait(index);
     reach_all(index);
     raise_kept_error(index);
   }
@@ -120,6 +128,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const Stream& stream) const override {
     use();
     meet_faults("synchronize", stream.device_index());
+    refuse_wait(stream.device_index());
     reach(place_of(stream));
     raise_kept_error(stream.device_index());
   }
@@ -154,6 +163,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (event != nullptr) {
       const auto& place = static_cast<Event*>(event)->place;
       meet_faults("synchronize", place.index);
+      refuse_wait(place.index);
       reach(place);
       raise_kept_error(place.index);
     }

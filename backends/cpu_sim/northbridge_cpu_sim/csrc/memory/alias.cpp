@@ -35,11 +35,13 @@ void require_grad(at::TensorImpl* impl) {
 
 } // namespace
 
-at::Tensor host_alias(const at::Tensor& device) {
+namespace {
+
+at::Tensor alias_over(c10::Storage storage, const at::Tensor& device) {
   const auto* impl = device.unsafeGetTensorImpl();
   auto host = at::detail::make_tensor<c10::TensorImpl>(
       c10::TensorImpl::VIEW,
-      host_storage(impl->unsafe_storage()),
+      std::move(storage),
       c10::DispatchKeySet(c10::DispatchKey::CPU),
       impl->dtype());
   copy_shape(device, host);
@@ -52,6 +54,16 @@ at::Tensor host_alias(const at::Tensor& device) {
     require_grad(host.unsafeGetTensorImpl());
   }
   return host;
+}
+
+} // namespace
+
+at::Tensor host_alias(const at::Tensor& device) {
+  return alias_over(host_storage(device.unsafeGetTensorImpl()->unsafe_storage()), device);
+}
+
+at::Tensor recorded_host_alias(const at::Tensor& device) {
+  return alias_over(owning_host_storage(device.storage()), device);
 }
 
 at::Tensor owning_host_alias(const at::Tensor& device) {

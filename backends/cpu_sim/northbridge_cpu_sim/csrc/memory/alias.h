@@ -15,7 +15,10 @@ inline bool on_chip(const at::Tensor& tensor) {
 // and its block is charged to the device only while the device tensor lives.
 at::Tensor host_alias(const at::Tensor& device);
 
-// The same for work that outlasts the call: it keeps the device's block until it is dropped.
+// The same for a kernel that is run again later: it keeps the device's block.
+at::Tensor recorded_host_alias(const at::Tensor& device);
+
+// A CPU tensor for other work that outlasts the call: it keeps the device's block until it is dropped.
 at::Tensor owning_host_alias(const at::Tensor& device);
 
 // The alias of a tensor on the chip; any other tensor unchanged.

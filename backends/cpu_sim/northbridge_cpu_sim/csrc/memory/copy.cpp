@@ -3,6 +3,7 @@
 #include "device/device_errors.h"
 #include "device/dtypes.h"
 #include "faults/faults.h"
+#include "graphs/recording.h"
 #include "memory/alias.h"
 #include "memory/host_memory.h"
 #include "memory/memory.h"
@@ -13,6 +14,8 @@
 #include <ATen/ops/copy_native.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
+
+#include <utility>
 
 namespace chip {
 namespace {
@@ -75,6 +78,23 @@ void move_later(const Move& copy) {
   defer(copy.stream, std::move(work));
 }
 
+// As on CUDA: a graph holds copies within the device, and those that do not wait, with pinned memory.
+void refuse_uncapturable(const Tensor& to, const Tensor& from, bool non_blocking) {
+  for (const auto& [tensor, other] : {std::pair(to, from), std::pair(from, to)}) {
+    if (!on_chip(tensor) || tensor.device() == other.device()) {
+      continue;
+    }
+    const bool held = !on_chip(other) && non_blocking && is_pinned(other.const_data_ptr());
+    if (!held) {
+      refuse_while_capturing(
+          tensor.device().index(),
+          c10::str("a tensor was copied from ", from.device(), " to ", to.device()),
+          on_chip(to) ? "copy it before the capture, or from pinned memory with non_blocking=True"
+                      : "copy it after the capture");
+    }
+  }
+}
+
 Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
   use();
   meet_faults("aten::copy_", self, source);
@@ -89,6 +109,10 @@ Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
   const bool between = to_chip && from_chip && self.device() != source.device();
   const bool deferred = streams_are_deferred() && non_blocking &&
       (to_chip != from_chip || between) && self.numel() > 0;
+  const bool captures = detail::capturing.load(std::memory_order_acquire) >= 0 && self.numel() > 0;
+  if (C10_UNLIKELY(captures)) {
+    refuse_uncapturable(self, source, non_blocking);
+  }
   // The stream of a copy between devices does not record its destination, so that is kept.
   auto to = deferred && between ? owning_host_alias(self) : alias_if_on_chip(self);
   auto from = alias_if_on_chip(source);
@@ -99,6 +123,14 @@ Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
   const auto& on_device = from_chip ? source : self;
   const auto stream = current_stream(on_device.device().index());
   const auto at = (to_chip ? self : source).device().index();
+  if (C10_UNLIKELY(captures) && is_capturing(on_device.device().index())) {
+    const auto kept = [](const Tensor& tensor) {
+      return on_chip(tensor) ? owning_host_alias(tensor) : tensor;
+    };
+    record(
+        "aten::copy_",
+        Move{kept(self), kept(source), narrower, stream, on_device.storage().data(), at});
+  }
   if (deferred) {
     c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
     if (!from_chip) {

@@ -4,12 +4,16 @@
 #include "device/device.h"
 #include "device/device_errors.h"
 #include "faults/faults.h"
+#include "graphs/recorded_kernel.h"
+#include "graphs/recording.h"
+#include "memory/alias.h"
 #include "memory/host_memory.h"
 #include "operators/call_translation.h"
 #include "operators/kept_failure.h"
 #include "operators/operator_facts.h"
 #include "operators/products.h"
 #include "profiling/activity.h"
+#include "profiling/operator_trace.h"
 
 #include <ATen/TracerMode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -47,6 +51,45 @@ void run_kernel(
   }
 }
 
+void run_dense_kernel(const OperatorHandle& op, const OperatorFacts& facts, Stack* stack) {
+  run_kernel(op, facts, stack, /*sparse=*/false);
+}
+
+void refuse_sparse(const OperatorHandle& op, c10::DeviceIndex index) {
+  refuse_while_capturing(
+      index,
+      c10::toString(op.operator_name()) + " has a sparse tensor",
+      "use dense tensors in the capture");
+}
+
+void refuse_uncapturable(
+    const OperatorHandle& op,
+    const Stack& arguments,
+    c10::DeviceIndex index,
+    bool reads,
+    bool sparse) {
+  const auto name = c10::toString(op.operator_name());
+  if (reads) {
+    refuse_while_capturing(
+        index,
+        name + " needs values of its input on the host",
+        "use an operator whose shapes do not depend on values, or call it outside of the capture");
+  }
+  if (sparse) {
+    refuse_sparse(op, index);
+  }
+  for (const auto& argument : arguments) {
+    argument.visit([&](const c10::IValue& inner) {
+      if (inner.isTensor() && inner.toTensor().defined() && !on_chip(inner.toTensor()) &&
+          inner.toTensor().dim() > 0) {
+        refuse_while_capturing(
+            index, name + " has indices on the CPU", "move them to the device before the capture");
+      }
+      return false;
+    });
+  }
+}
+
 // torch's tracer ignores the calls inside an operator that it records. It records them in an
 // operator that it does not record, and the result would be a constant in the traced graph.
 void refuse_unrecorded(const OperatorHandle& op, const OperatorFacts& facts) {
@@ -74,11 +117,18 @@ void run_on_cpu(
   OperationFaults faults(op, facts, *stack);
   const bool keeps_errors = settings().asynchronous_errors;
   const auto* arguments = stack->data() + stack->size() - facts.argument_count;
-  const bool reads = C10_UNLIKELY(keeps_errors) && reads_data(facts, arguments);
+  trace_operator(op.operator_name(), c10::ArrayRef<c10::IValue>(arguments, facts.argument_count));
+  const bool captures = C10_UNLIKELY(detail::capturing.load(std::memory_order_acquire) >= 0);
+  const bool reads =
+      C10_UNLIKELY(keeps_errors || captures) && reads_data(facts, arguments);
   const Stack given(
-      arguments, arguments + (C10_UNLIKELY(keeps_errors) ? facts.argument_count : 0));
+      arguments,
+      arguments + (C10_UNLIKELY(keeps_errors || captures) ? facts.argument_count : 0));
   CallTranslation call(op, facts);
   call.arguments_to_host(*stack);
+  if (C10_UNLIKELY(captures)) {
+    refuse_uncapturable(op, given, call.index(), reads, sparse);
+  }
   if (reads) {
     raise_kept_error(call.index());
   }
@@ -104,6 +154,17 @@ void run_on_cpu(
   kernel.end(op.operator_name().name, op.operator_name().overload_name, call.index());
   if (C10_LIKELY(done)) {
     call.results_to_device(*stack);
+  }
+  if (C10_UNLIKELY(captures) && is_capturing(call.index())) {
+    const Stack results(stack->end() - static_cast<std::ptrdiff_t>(facts.result_count), stack->end());
+    for (const auto& result : results) {
+      if (result.isTensor() && result.toTensor().defined() && result.toTensor().layout() != at::kStrided) {
+        refuse_sparse(op, call.index());
+      }
+    }
+    record(
+        c10::toString(op.operator_name()),
+        RecordedKernel(op, facts, call.index(), run_dense_kernel, given, results));
   }
   faults.meet_results(op, facts, *stack);
 }

@@ -2,6 +2,7 @@
 #include "device/device_errors.h"
 #include "device/dtypes.h"
 #include "faults/faults.h"
+#include "graphs/recording.h"
 #include "memory/alias.h"
 #include "memory/memory.h"
 #include "streams/streams.h"
@@ -106,6 +107,8 @@ Tensor efficient_zero_tensor(
 at::Scalar read(const Tensor& self) {
   use();
   meet_faults("aten::_local_scalar_dense", self.device().index());
+  refuse_while_capturing(
+      self.device().index(), "a value was read on the host, as item() does", "read it after the capture");
   catch_up(self.device().index());
   raise_kept_error(self.device().index());
   return at::native::_local_scalar_dense_cpu(host_alias(self));
@@ -115,6 +118,12 @@ const Tensor& resize(
     const Tensor& self, IntArrayRef size, optional<c10::MemoryFormat> memory_format) {
   CurrentDevice on(self.device().index());
   meet_faults("aten::resize_", current_device());
+  const auto bytes = c10::multiply_integers(size) * self.element_size();
+  if (self.storage().nbytes() > 0 && bytes > self.storage().nbytes()) {
+    // Recorded calls may have the old memory.
+    refuse_while_capturing(
+        current_device(), "a tensor was resized in place", "give it its shape before the capture");
+  }
   catch_up(current_device()); // writes to the old memory would be lost with it
   const auto sizes = self.sizes().vec();
   const auto strides = self.strides().vec();

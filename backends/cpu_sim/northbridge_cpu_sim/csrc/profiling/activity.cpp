@@ -2,11 +2,13 @@
 #define FMT_HEADER_ONLY
 #include "profiling/activity.h"
 
+#include "bindings.h"
 #include "device/device.h"
 
 #include <c10/util/ApproximateClock.h>
 #include <kineto/libkineto.h>
 #include <kineto/output_base.h>
+#include <pybind11/stl.h>
 #include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
 
 #include <mutex>
@@ -34,6 +36,12 @@ struct Kernel {
 std::mutex& activity_mutex = *new std::mutex;
 std::vector<Kernel>& kernels = *new std::vector<Kernel>;
 
+void begin_recording() {
+  const std::lock_guard<std::mutex> lock(activity_mutex);
+  kernels.clear();
+  profiler_listens = true;
+}
+
 // The operators of this thread, innermost last, by the profiler's numbers.
 std::vector<uint64_t>& correlations() {
   static thread_local std::vector<uint64_t> ids;
@@ -42,9 +50,7 @@ std::vector<uint64_t>& correlations() {
 
 struct Session final : libkineto::IActivityProfilerSession {
   void start() override {
-    const std::lock_guard<std::mutex> lock(activity_mutex);
-    kernels.clear();
-    profiler_listens = true;
+    begin_recording();
   }
   void stop() override {
     profiler_listens = false;
@@ -176,6 +182,24 @@ void Activity::keep(
       stream.id()};
   const std::lock_guard<std::mutex> lock(activity_mutex);
   kernels.push_back(std::move(kernel));
+}
+
+// For a vendor's own profiler, whose kernels do not go through torch's.
+void bind_profiling(py::module_& m) {
+  m.def("record_kernels", begin_recording);
+  m.def("recorded_kernels", [] {
+    using Row = std::tuple<std::string, int64_t, int64_t, int, int64_t>;
+    const std::lock_guard<std::mutex> lock(activity_mutex);
+    profiler_listens = false;
+    std::vector<Row> rows;
+    rows.reserve(kernels.size());
+    for (const auto& kernel : kernels) {
+      const auto device = static_cast<int>(kernel.device);
+      rows.emplace_back(kernel.name, kernel.start, kernel.end, device, kernel.stream);
+    }
+    kernels.clear();
+    return rows;
+  });
 }
 
 } // namespace chip

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from northbridge_hpu.simulated.mode import is_lazy
 from northbridge_hpu.simulated.record import variable
-from northbridge_hpu.simulated.replaced import files, groups, migration, modules, seeds, streams
+from northbridge_hpu.simulated.replaced import files, groups, migration, modules, profiler, seeds, streams
 
 
 def replace() -> None:
     """Make the replacements of the vendor's import in this mode."""
     groups.replace()
+    profiler.replace()
     seeds.replace()
     streams.replace()
     if is_lazy():

@@ -117,7 +117,7 @@ def _changed(before: dict[str, str]) -> dict[str, list[str | None]]:
 def _pickle(backend: Any) -> dict[str, list[str]]:
     """Return the pickle of the backend and of each part, or the error."""
     found = {}
-    for part in ("backend", "device", "collective", "bridge", "capabilities"):
+    for part in ("backend", "device", "collective", "bridge", "capabilities", "acceleration"):
         value = backend if part == "backend" else getattr(backend, part)
         try:
             found[part] = ["pickle", base64.b64encode(pickle.dumps(value)).decode()]

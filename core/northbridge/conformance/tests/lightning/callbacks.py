@@ -69,11 +69,17 @@ class Profilers(UsesSuite):
             assert found[profiler]["weights"] == found["none"]["weights"]
 
     @shows("profiler")
-    def test_the_chips_own_time_is_in_the_table(self, chip: RunResult, backend: str) -> None:
-        column = f"{northbridge.get(backend).device.type.upper()} total"
+    def test_each_ranks_trace_and_table_have_the_devices_time(self, chip: RunResult, backend: str) -> None:
+        claim = northbridge.get(backend).capabilities.profiler
 
-        told = [column in found["pytorch"]["said"] for found in chip.ranks("callbacks.profilers")]
+        found = [each["pytorch"] for each in chip.ranks("callbacks.profilers")]
 
-        if not any(told):
-            raise UnsupportedError(f"the profiler's table has no column {column!r}", capability="profiler")
-        assert all(told)
+        if claim.denied:
+            assert all(claim.reason in each["said"] for each in found)
+            raise UnsupportedError(claim.reason, capability="profiler")
+        if not any(events for each in found for events in each["events"]):
+            raise UnsupportedError("no trace has an event of the device", capability="profiler")
+        for each in found:
+            assert each["events"]
+            assert all(sum(events) > 0 for events in each["events"])
+            assert "device events of" in each["said"]

@@ -7,6 +7,7 @@ import pytest
 import northbridge
 from northbridge.conformance.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, Runs, UsesSuite, one_and_two_devices, shows
+from northbridge.errors import UnsupportedError
 
 
 class Compiled(UsesSuite):
@@ -15,6 +16,18 @@ class Compiled(UsesSuite):
     @shows("fit")
     def test_a_compiled_model_trains_as_the_plain_one(self, chip: RunResult) -> None:
         check(chip, "eager")
+
+    @shows("compile")
+    def test_the_chips_own_backend_trains_as_without_it(self, chip: RunResult, backend: str) -> None:
+        require_own(chip, backend)
+        check(chip, "the chip's")
+
+    @shows("compile")
+    def test_the_second_epoch_compiles_nothing(self, chip: RunResult, backend: str) -> None:
+        require_own(chip, backend)
+        for first, second in (found["graphs"] for found in chip.each("compilation", "the chip's")):
+            assert first >= 1
+            assert second == 0
 
     def test_a_missing_compiler_is_refused_before_the_first_step(self, chip: RunResult, backend: str) -> None:
         missing = northbridge.load(backend).bridge.missing_compile_backends
@@ -44,6 +57,11 @@ class FabricCompilation(Compiled):
     runs: Runs = one_and_two_devices(*FABRICS)
     advice = "Look at the bridge's missing_compile_backends and compile_backend: what is named there is what happens."
 
+    @shows("compile")
+    def test_a_model_that_is_compiled_inside_the_strategy_trains(self, chip: RunResult, backend: str) -> None:
+        require_own(chip, backend)
+        check(chip, "inside the strategy")
+
     def test_without_a_backend_the_chips_is_used_or_missed(self, chip: RunResult, backend: str) -> None:
         named = northbridge.load(backend).bridge.compile_backend
         registered = [named in each for each in chip.each("compilation", "registered")]
@@ -55,6 +73,13 @@ class FabricCompilation(Compiled):
         else:
             for found in chip.each("compilation", "without a backend"):
                 assert f"{backend!r} compiles with {named!r}, which torch does not have" in found["refused"]
+
+
+def require_own(chip: RunResult, backend: str) -> None:
+    """Raise :class:`UnsupportedError` unless the chip's bridge names a backend that torch has."""
+    named = northbridge.load(backend).bridge.compile_backend
+    if named is None or not all(named in each for each in chip.each("compilation", "registered")):
+        raise UnsupportedError(f"{backend!r} names no backend of torch.compile that torch has", capability="compile")
 
 
 def check(chip: RunResult, way: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from northbridge.conformance.runs.question import ask
 from northbridge.conformance.tests.plugin.plugin_suite import HEAVY, PluginSuite
 
-_PARTS = ("backend", "device", "collective", "bridge", "capabilities")
+_PARTS = ("backend", "device", "collective", "bridge", "capabilities", "acceleration")
 
 
 class Pickling(PluginSuite):

@@ -90,7 +90,7 @@ def test_page_begins_with_level_and_coverage(good: Report) -> None:
     assert "Level granted  C3 (simulated)  Several devices train together" in re.sub(r" (?= {2})", "", glance)
     assert "Nothing is claimed about a real one" in glance
     assert re.search(r"352\s+of 352 ran\s+PASS\s+352", glance)
-    assert re.search(r"16\s+proved\s+2\s+refused\s+16\s+unknown", glance)
+    assert re.search(r"16\s+proved\s+2\s+refused\s+17\s+unknown", glance)
     assert "Why not" not in glance
 
 

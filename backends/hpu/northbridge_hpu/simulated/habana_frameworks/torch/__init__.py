@@ -5,10 +5,10 @@ from __future__ import annotations
 from northbridge_hpu.simulated.record import watch as _watch
 from northbridge_hpu.simulated.vendor_import import load as _load
 
-from . import core, distributed, hpu, utils
+from . import activity_profiler, core, distributed, hpu, utils
 
 _load()
 
-__all__ = ["core", "distributed", "hpu", "utils"]
+__all__ = ["activity_profiler", "core", "distributed", "hpu", "utils"]
 
 _watch(__name__)

@@ -28,14 +28,31 @@ from northbridge_hpu.simulated.generators import (
     set_rng_state as set_rng_state,
     set_rng_state_all as set_rng_state_all,
 )
+from northbridge_hpu.simulated.inference import (
+    disable_inference_mode as disable_inference_mode,
+    disable_quantization as disable_quantization,
+    enable_inference_mode as enable_inference_mode,
+    enable_quantization as enable_quantization,
+)
 from northbridge_hpu.simulated.memory import (
     max_memory_allocated as max_memory_allocated,
+    max_memory_cached as max_memory_cached,
+    max_memory_reserved as max_memory_reserved,
     mem_get_info as mem_get_info,
     memory_allocated as memory_allocated,
+    memory_cached as memory_cached,
     memory_reserved as memory_reserved,
     memory_stats as memory_stats,
+    reset_accumulated_memory_stats as reset_accumulated_memory_stats,
     reset_peak_memory_stats as reset_peak_memory_stats,
 )
+from northbridge_hpu.simulated.mixed_precision import (
+    get_autocast_hpu_dtype as get_autocast_hpu_dtype,
+    is_autocast_hpu_enabled as is_autocast_hpu_enabled,
+    set_autocast_hpu_dtype as set_autocast_hpu_dtype,
+    set_autocast_hpu_enabled as set_autocast_hpu_enabled,
+)
+from northbridge_hpu.simulated.mode import is_lazy as _is_lazy
 from northbridge_hpu.simulated.record import watch as _watch
 from northbridge_hpu.simulated.streams import (
     Event as Event,
@@ -47,7 +64,18 @@ from northbridge_hpu.simulated.streams import (
     stream as stream,
 )
 
-from . import _utils as _utils, random as random
+from . import _utils as _utils, graphs as graphs, metrics as metrics, random as random
+
+if _is_lazy():
+    from .graphs import (
+        HPUGraph as HPUGraph,
+        ModuleCacher as ModuleCacher,
+        graph as graph,
+        is_current_stream_capturing as is_current_stream_capturing,
+        make_graphed_callables as make_graphed_callables,
+        wrap_in_hpu_graph as wrap_in_hpu_graph,
+        wrap_in_hpu_graph_func as wrap_in_hpu_graph_func,
+    )
 
 _initialized = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from northbridge_hpu.simulated.generators import (
+    default_generators as default_generators,
     get_rng_state as get_rng_state,
     get_rng_state_all as get_rng_state_all,
     initial_seed as initial_seed,

@@ -1,0 +1,14 @@
+"""What the simulated chip has beyond torch's own operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import northbridge
+
+
+class SimAcceleration(northbridge.Acceleration):
+    """The simulated chip's float8, which is the CPU's."""
+
+    def float8_engines(self) -> Mapping[str, northbridge.Float8Engine]:
+        return {"torchao": northbridge.TorchAO()}

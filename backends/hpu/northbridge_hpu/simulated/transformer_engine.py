@@ -1,0 +1,127 @@
+"""The vendor's Transformer Engine: linear layers with delayed scaling, in numbers rounded to float8."""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from northbridge_hpu.simulated.float8 import largest, to_float8
+
+
+class Format(enum.Enum):
+    """The dtypes of the forward and of the backward pass."""
+
+    E5M2 = (torch.float8_e5m2, torch.float8_e5m2)
+    HYBRID = (torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+@dataclass(frozen=True)
+class DelayedScaling:
+    """Scales come from the largest values of earlier steps; the defaults are the simulation's own."""
+
+    margin: int = 0
+    interval: int = 1
+    fp8_format: Format = Format.HYBRID
+    amax_history_len: int = 1
+    amax_compute_algo: str = "most_recent"
+    reduce_amax: bool = True
+
+
+_recipes: list[DelayedScaling | None] = [None]
+"""The recipe of the innermost ``fp8_autocast``; None where it is off."""
+
+
+@contextmanager
+def fp8_autocast(enabled: bool = False, fp8_recipe: DelayedScaling | None = None) -> Iterator[None]:
+    """Compute in float8 inside the ``with``."""
+    _recipes.append((fp8_recipe or DelayedScaling()) if enabled else None)
+    try:
+        yield
+    finally:
+        _recipes.pop()
+
+
+class _Scale:
+    """The scale of one tensor of a layer, from the largest values of earlier steps."""
+
+    def __init__(self, history: list[float], steps: int = 0) -> None:
+        self.history = deque(history)
+        self.steps = steps
+        self.amax = 0.0
+
+    def quantize(self, tensor: torch.Tensor, dtype: torch.dtype, recipe: DelayedScaling) -> torch.Tensor:
+        """Return ``tensor`` as rounded to float8 and scaled back, in float32; note its largest value."""
+        own = float(tensor.detach().abs().max()) if tensor.numel() else 0.0
+        if not self.history or self.steps % recipe.interval == 0:
+            seen = list(self.history) or [own]
+            self.amax = seen[-1] if recipe.amax_compute_algo == "most_recent" else max(seen)
+        self.steps += 1
+        self.history.append(own)
+        while len(self.history) > recipe.amax_history_len:
+            self.history.popleft()
+        scale = largest(dtype) / self.amax / 2**recipe.margin if self.amax else 1.0
+        return to_float8(tensor.float() * scale, dtype).float() / scale
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, given: torch.Tensor, weight: torch.Tensor, layer: Linear, recipe: DelayedScaling) -> Any:
+        dtype = recipe.fp8_format.value[0]
+        rows = given.reshape(-1, given.shape[-1])
+        left = layer.scales["input"].quantize(rows, dtype, recipe)
+        right = layer.scales["weight"].quantize(weight, dtype, recipe)
+        ctx.save_for_backward(left, right)
+        ctx.layer, ctx.recipe, ctx.shape, ctx.dtypes = layer, recipe, given.shape, (given.dtype, weight.dtype)
+        return (left @ right.t()).reshape(*given.shape[:-1], len(weight)).to(torch.bfloat16)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        left, right = ctx.saved_tensors
+        (gradient,) = gradients
+        rows = gradient.reshape(-1, gradient.shape[-1])
+        lost = ctx.layer.scales["gradient"].quantize(rows, ctx.recipe.fp8_format.value[1], ctx.recipe)
+        return (lost @ right).reshape(ctx.shape).to(ctx.dtypes[0]), (lost.t() @ left).to(ctx.dtypes[1]), None, None
+
+
+class Linear(torch.nn.Module):
+    """A linear layer, computed in float8 under ``fp8_autocast``; its output is bfloat16 there."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        params_dtype: torch.dtype | None = None,
+        skip_weight_param_allocation: bool = False,
+    ) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.scales = {name: _Scale([]) for name in ("input", "weight", "gradient")}
+        plain = torch.nn.Linear(in_features, out_features, bias, dtype=params_dtype)
+        self.bias = plain.bias
+        if not skip_weight_param_allocation:
+            self.weight = plain.weight
+
+    def forward(self, inp: torch.Tensor) -> torch.Tensor:
+        """Compute the layer; ``inp`` has its features in the last dimension."""
+        recipe = _recipes[-1]
+        if recipe is None:
+            return torch.nn.functional.linear(inp, self.weight, self.bias)
+        if self.in_features % 16 or self.out_features % 16:
+            raise RuntimeError(f"{self.in_features} x {self.out_features}: dimensions must be multiples of 16")
+        result: torch.Tensor = _Product.apply(inp, self.weight, self, recipe)  # type: ignore[no-untyped-call]
+        return result if self.bias is None else result + self.bias.to(result.dtype)
+
+    def get_extra_state(self) -> Any:
+        """Return the histories, which a checkpoint of the layer has beside its parameters."""
+        return {name: (list(scale.history), scale.steps) for name, scale in self.scales.items()}
+
+    def set_extra_state(self, state: Any) -> None:
+        """Go on with the histories of a checkpoint."""
+        self.scales = {name: _Scale(*each) for name, each in state.items()}

@@ -1,0 +1,1 @@
+"""Training in float8: what a chip offers for it, and torchao."""

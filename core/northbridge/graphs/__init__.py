@@ -1,0 +1,1 @@
+"""Functions and training steps that a chip captures once and replays."""

@@ -1,0 +1,187 @@
+"""A callback that counts the distinct graphs of a training, and names the module and the shape that made each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from northbridge.backend import Backend
+from northbridge.errors import ArgumentsError, UnsupportedError
+from northbridge.lightning.accelerators.accelerator import is_ours
+from northbridge.lightning.callbacks.compiled_graphs import STAGE as COMPILED, CompiledGraphs
+from northbridge.lightning.callbacks.distinct_graphs import BATCH, DistinctGraphs, SeenGraph
+from northbridge.lightning.callbacks.graph_table import graph_table
+
+_LEAST_NEW = 4
+_SHARE_NEW = 0.25
+"""The number of graphs keeps growing if so many, and such a share of all, are new in the second half of the steps."""
+
+
+class _RecompilationMonitorMixin:
+    """Count the distinct graphs of a fit, each of which a chip with a graph compiler compiles.
+
+    A graph is a step whose modules are called in the same order, with inputs of the same shapes, dtypes, whole numbers,
+    booleans and texts. What ``torch.compile`` compiles and what the vendor's software counts is shown beside it. The
+    progress bar shows ``graphs``. Loggers get ``recompilation/graphs`` and the other counts every ``log_every_n_steps``
+    steps and at the end, when rank 0 prints a table of its graphs.
+
+    Warns once if, after ``warn_after`` steps, the number of graphs keeps growing. Raises :class:`UnsupportedError` at
+    the start of a fit on a chip that denies the claim ``recompilation``.
+    """
+
+    def __init__(self, warn_after: int = 64) -> None:
+        if warn_after < 1:
+            raise ArgumentsError(f"RecompilationMonitor(warn_after={warn_after}): not 1 or more")
+        self.warn_after = warn_after
+        self.graphs: list[SeenGraph] = []
+        """Every graph of the last fit, in the order in which they were found."""
+
+        self.rank_graphs: list[int] = []
+        """The number of graphs on each rank, known at the end of a fit of several ranks."""
+
+        self._backend: Backend | None = None
+        self._steps: DistinctGraphs | None = None
+        self._compiled: CompiledGraphs | None = None
+        self._before: dict[str, float] = {}
+        self._step = 0
+        self._batches = 0
+        self._found_at: list[int] = []  # the batches of training that had a new graph
+        self._warned = False
+
+    def counts(self) -> dict[str, float]:
+        """Return the graphs of this rank's fit by name: ours, ``torch.compile``'s, and the vendor's own counts."""
+        counts: dict[str, float] = {"graphs": self._number()}
+        if self._compiled is not None and self._compiled.count:
+            counts[COMPILED] = self._compiled.count
+        for name, total in self._vendors().items():
+            before = self._before.get(name, 0)
+            counts[name] = total - before if total >= before else total  # the user has reset it
+        return counts
+
+    def table(self) -> str:
+        """Return the table of the graphs found so far."""
+        table = graph_table(self.graphs, {k: v for k, v in self.counts().items() if k != "graphs"}, self._batches)
+        ranks = ", ".join(map(str, self.rank_graphs))
+        return f"{table}\ngraphs of each rank: {ranks}" if len(self.rank_graphs) > 1 else table
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Begin to watch."""
+        backend: Backend | None = trainer.accelerator.backend if is_ours(trainer.accelerator) else None
+        if backend is not None:
+            _reject_unsupported(backend)
+        self._detach()
+        self._backend, self._compiled, self._steps = backend, CompiledGraphs(), DistinctGraphs()
+        self.graphs, self.rank_graphs, self._found_at, self._batches, self._warned = [], [], [], 0, False
+        self._before = dict(self._vendors())
+        self._steps.attach(pl_module)
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:
+        """Begin a step."""
+        self._begin_step(trainer, batch)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """End a step: show a new graph, and log the counts."""
+        self._batches += 1
+        new = self._end_step("train")
+        if new or batch_idx == 0:  # a new epoch empties the progress bar
+            number = self._number()
+            trainer.progress_bar_metrics["graphs"] = number
+            # Not by self.log(): it puts a tensor on the chip, and would so change the graph of the step.
+            trainer.callback_metrics["recompilation/graphs"] = torch.tensor(number)
+        # A compiled model is compiled for a new shape only if torch.compile says so.
+        costly = [graph for graph in new if (graph.stage == COMPILED) == bool(self._compiled and self._compiled.count)]
+        if costly:
+            self._found_at.append(self._batches)
+            self._warn(trainer, costly[-1])
+        if trainer._logger_connector.should_update_logs:
+            self._log(trainer)
+
+    def on_validation_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:
+        """Begin a step of validation."""
+        self._begin_step(trainer, batch)
+
+    def on_validation_batch_end(self, trainer: Any, *_: Any) -> None:
+        """End a step of validation."""
+        self._end_step("validate")
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Log the counts, and gather those of every rank."""
+        self._log(trainer)
+        if trainer.world_size > 1:
+            mine = torch.tensor([len(self.graphs)], dtype=torch.int32, device=trainer.strategy.root_device)
+            self.rank_graphs = trainer.strategy.all_gather(mine).flatten().tolist()
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """End the watch, and print the table."""
+        self._end(trainer)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """End the watch; print the table if the user stopped the fit."""
+        if isinstance(exception, KeyboardInterrupt):
+            self._end(trainer)
+        self._detach()
+
+    def _end(self, trainer: Any) -> None:
+        if self._steps is not None and trainer.is_global_zero:
+            trainer.print(self.table())
+        self._detach()
+
+    def _detach(self) -> None:
+        if self._steps is not None:
+            self._steps.detach()
+            self._steps = None
+
+    def _begin_step(self, trainer: Any, batch: Any) -> None:
+        self._step = trainer.global_step
+        if self._steps is not None:
+            self._steps.begin_step(batch)
+
+    def _end_step(self, stage: str) -> list[SeenGraph]:
+        """Return what is new in this step."""
+        if self._steps is None or self._compiled is None:
+            return []  # Trainer.validate() without a fit
+        found = self._steps.end_step(stage, self._step)
+        new = [*([found] if found else []), *self._compiled.new(self._step)]
+        self.graphs += new
+        return new
+
+    def _log(self, trainer: Any) -> None:
+        counts = {f"recompilation/{name}": number for name, number in self.counts().items()}
+        for logger in trainer.loggers:
+            logger.log_metrics(counts, step=trainer.fit_loop.epoch_loop._batches_that_stepped)
+
+    def _number(self) -> int:
+        return sum(graph.stage != COMPILED for graph in self.graphs)
+
+    def _vendors(self) -> Mapping[str, float]:
+        return {} if self._backend is None else self._backend.acceleration.compilations()
+
+    def _warn(self, trainer: Any, latest: SeenGraph) -> None:
+        late = sum(batch > self._batches / 2 for batch in self._found_at)
+        grows = late >= max(_LEAST_NEW, _SHARE_NEW * len(self._found_at))
+        if self._warned or self._batches < self.warn_after or not grows:
+            return
+        self._warned = True
+        rank = f"rank {trainer.global_rank}: " if trainer.world_size > 1 else ""
+        fix = (
+            "pad the batches to few lengths, by northbridge.BucketBatchSampler and PaddingCollate"
+            if latest.module == BATCH
+            else f"give {latest.module!r} inputs of few shapes, such as a mask in place of selected rows"
+        )
+        warnings.warn(
+            f"{rank}{len(self._found_at)} graphs in {self._batches} steps, and each new shape adds one: at step"
+            f" {latest.first_step}, {latest.module!r} got {latest.inputs}. Fix: {fix}",
+            stacklevel=2,
+        )
+
+
+def _reject_unsupported(backend: Backend) -> None:
+    claim = backend.present_capabilities().recompilation
+    if claim.denied:
+        raise UnsupportedError(
+            f"RecompilationMonitor: {backend.name!r} has no graphs to count: {claim.reason}. Fix: leave it out",
+            capability="recompilation",
+        )

@@ -1,0 +1,1 @@
+"""Samplers and collate functions that keep the shapes of batches few."""

@@ -1,0 +1,140 @@
+"""A batch sampler whose batches hold samples of similar length, the same length on each rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import BatchSampler, Sampler
+
+from northbridge.errors import ArgumentsError
+from northbridge.lightning.data.boundaries import boundary_of, check_boundaries
+
+if TYPE_CHECKING:
+    from torch.utils.data.distributed import DistributedSampler
+
+
+class BucketBatchSampler(BatchSampler):
+    """Yield batches of indices whose samples have similar lengths: those between two neighbouring boundaries.
+
+    With :class:`PaddingCollate` and the same boundaries, there are as many shapes as boundaries, and with
+    ``drop_last=False`` at most twice as many, because the last batch of a bucket may be smaller.
+
+    With several ranks, all ranks build the same plan and take whole batches from it: in each step every rank has a
+    batch of the same bucket, and all have the same number of batches. Lightning's distributed sampler, which a Trainer
+    or Fabric passes as ``sampler``, tells only the epoch, the rank and the number of ranks. If the ranks would get
+    different numbers, the last batches of a bucket repeat samples of it; never for a prediction.
+
+    ``lengths`` has the length of each sample of the data set. ``batch_size`` is that of one rank. With ``shuffle``,
+    each epoch has another order, by ``seed`` and the epoch. Raises :class:`ArgumentsError` if a sample is longer than
+    the last boundary, or an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        batch_size: int,
+        boundaries: Sequence[int],
+        *,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        seed: int = 0,
+        sampler: Sampler[int] | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise ArgumentsError(f"batch_size={batch_size}: expected 1 or more")
+        checked = check_boundaries(boundaries)
+        told = {"lengths": lengths, "batch_size": batch_size, "boundaries": boundaries, "shuffle": shuffle}
+        _remember_arguments(self, {**told, "drop_last": drop_last, "seed": seed, "sampler": sampler})
+        super().__init__(_Epoch(len(lengths)) if sampler is None else sampler, batch_size, drop_last)
+        self.shuffle = shuffle
+        self.seed = seed
+        self.buckets: dict[int, list[int]] = {boundary: [] for boundary in checked}
+        for index, length in enumerate(lengths):
+            self.buckets[boundary_of(length, checked)].append(index)
+        replicas = _replicas(sampler)
+        self.rank: int = 0 if replicas is None else replicas.rank
+        self.num_replicas: int = 1 if replicas is None else replicas.num_replicas
+        self._repeats = not _is_for_prediction(sampler)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of an epoch; a Trainer does it. Without a Trainer, call it before each epoch."""
+        set_epoch = getattr(self.sampler, "set_epoch", None)
+        if callable(set_epoch):
+            set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for group in self._plan(getattr(self.sampler, "epoch", 0)):
+            mine = group[self.rank :: self.num_replicas]
+            if mine:
+                yield mine
+
+    def __len__(self) -> int:
+        """Return the number of batches of this rank, the same in each epoch and, but for predictions, on each rank."""
+        total, size = 0, self.batch_size * self.num_replicas
+        for bucket in self.buckets.values():
+            whole, rest = divmod(len(bucket), size)
+            has_last = not self.drop_last and rest > (0 if self._repeats else self.rank)
+            total += whole + int(has_last)
+        return total
+
+    def _plan(self, epoch: int) -> list[list[int]]:
+        """Return the samples of each step, of all ranks together."""
+        generator = torch.Generator().manual_seed(self.seed + epoch)
+        size = self.batch_size * self.num_replicas
+        groups: list[list[int]] = []
+        for bucket in self.buckets.values():
+            ordered = [bucket[place] for place in self._order(len(bucket), generator)]
+            parts = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+            if parts and len(parts[-1]) < size:
+                last = parts.pop()
+                if not self.drop_last:
+                    parts.append(self._fill(last, ordered))
+            groups += parts
+        return [groups[place] for place in self._order(len(groups), generator)]
+
+    def _order(self, count: int, generator: torch.Generator) -> list[int]:
+        return torch.randperm(count, generator=generator).tolist() if self.shuffle else list(range(count))
+
+    def _fill(self, last: list[int], bucket: list[int]) -> list[int]:
+        """Return ``last`` with the first samples of its bucket after it, until each rank has the same number."""
+        missing = -len(last) % self.num_replicas if self._repeats else 0
+        return last + [bucket[place % len(bucket)] for place in range(missing)]
+
+
+class _Epoch(Sampler[int]):
+    """Hold the epoch: Lightning tells it only to the sampler of a batch sampler."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.length))
+
+    def __len__(self) -> int:
+        return self.length
+
+
+def _replicas(sampler: Sampler[int] | None) -> DistributedSampler[int] | None:
+    from torch.utils.data.distributed import DistributedSampler
+
+    return sampler if isinstance(sampler, DistributedSampler) else None
+
+
+def _is_for_prediction(sampler: object) -> bool:
+    # Lightning's, in each namespace; no sample may be predicted twice.
+    return any(cls.__name__ == "UnrepeatedDistributedSampler" for cls in type(sampler).__mro__)
+
+
+def _remember_arguments(sampler: BucketBatchSampler, arguments: dict[str, Any]) -> None:
+    """Store the arguments where Lightning looks for them when it builds a batch sampler anew with its own sampler.
+
+    It stores them itself only for a batch sampler that is built inside a ``train_dataloader()`` or another such method.
+    """
+    for name, value in (("args", ()), ("kwargs", arguments), ("arg_names", ()), ("default_kwargs", {})):
+        vars(sampler)[f"__pl_saved_{name}"] = value

@@ -1,0 +1,97 @@
+"""The device's events in a trace of ``torch.profiler``, in Chrome's trace event format.
+
+Some vendors' events pass through Kineto, others are added to the exported file. Only the file has the events of all.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+KERNELS = frozenset({"kernel", "concurrent_kernel", "gpu_memcpy", "gpu_memset"})
+"""Categories of Kineto that only a device's row has."""
+
+DEVICE_ROWS = ("GPU ", "/device:")
+"""How the label of a device's row begins, in Kineto's traces and in TensorFlow's profiler format."""
+
+NOT_WORK = frozenset({"user_annotation", "gpu_user_annotation", "overhead", "trace", "cuda_sync"})
+"""Categories of spans that stand in a device's row and are not its work."""
+
+
+class TraceError(Exception):
+    """The file is not a readable trace. The message says which file, and why."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One piece of work on a device."""
+
+    name: str
+    microseconds: float
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The device's events in one trace, and how many events of each category the host has."""
+
+    events: tuple[Event, ...]
+    host: Mapping[str, int]
+
+
+def read_trace(path: Path) -> Trace:
+    """Read the file ``path``, which may be compressed with gzip.
+
+    A device's row is one whose label says so, or which has a kernel. Raises :class:`TraceError` if the file is missing,
+    damaged or not a trace.
+    """
+    found = list(_timed(path, _parse(path)))
+    rows = {row for row, category, _ in found if category in KERNELS}
+    rows |= {row for row, category, event in found if category is None and event.name.startswith(DEVICE_ROWS)}
+    timed = [(row, category, event) for row, category, event in found if category is not None]
+    work = (event for row, category, event in timed if row in rows and category not in NOT_WORK)
+    host = Counter(category or "none" for row, category, _ in timed if row not in rows)
+    return Trace(tuple(work), dict(host.most_common()))
+
+
+def _parse(path: Path) -> list[Any]:
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        parsed = json.loads(content.decode(errors="replace"))
+    except (OSError, EOFError, zlib.error) as error:
+        raise TraceError(f"{path} cannot be read: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise TraceError(
+            f"{path} is not complete JSON: {error}. Fix: profile again; a run that is ended writes half a file"
+        ) from error
+    events = parsed.get("traceEvents") if isinstance(parsed, dict) else parsed
+    if not isinstance(events, list):
+        raise TraceError(f"{path} is JSON, but has no list 'traceEvents'. Fix: name a trace of torch.profiler")
+    return events
+
+
+def _timed(path: Path, events: list[Any]) -> Iterator[tuple[str, str | None, Event]]:
+    """Yield row, category and event of each span; of the label of a row without a category."""
+    for each in events:
+        if not isinstance(each, dict):
+            raise TraceError(f"{path} has an event that is not an object: {each!r:.60}")
+        row, phase, name = str(each.get("pid")), each.get("ph"), str(each.get("name"))
+        if phase == "M" and name in ("process_labels", "process_name"):
+            arguments = each.get("args")
+            labels = arguments.values() if isinstance(arguments, dict) else ()
+            yield from ((row, None, Event(str(label), 0.0)) for label in labels)
+        elif phase == "X":
+            yield row, str(each.get("cat", "")).lower(), Event(name, _duration(path, each))
+
+
+def _duration(path: Path, event: dict[str, Any]) -> float:
+    found = event.get("dur")
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found) or found < 0:
+        raise TraceError(f"{path}: event {event.get('name')!r:.60} has the duration {found!r:.60}, not a number from 0")
+    return float(found)

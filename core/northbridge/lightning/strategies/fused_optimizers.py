@@ -1,0 +1,131 @@
+"""Optimizers of torch with ``fused=True``, and a vendor's own fused classes.
+
+A vendor's class may count its steps once for each group of parameters, where torch counts them for each parameter. A
+state that goes from one to the other without its count begins its bias correction anew, and torch raises no error. So
+each saved state has both counts, and a count that is missing is derived from the other one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from northbridge.backend import Backend
+from northbridge.errors import CheckpointError, UnsupportedError
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+State = dict[str, Any]
+
+
+def reject_fused(backend: Backend, optimizer: Optimizer) -> None:
+    """Raise :class:`UnsupportedError` for ``fused=True`` if the chip has no kernels for it, or its vendor own classes.
+
+    A vendor's class may compute another formula, so the user has to name it.
+    """
+    if not any(group.get("fused") for group in optimizer.param_groups):
+        return
+    asked = f"{type(optimizer).__name__}(fused=True)"
+    claim = backend.present_capabilities().fused_optimizers
+    if claim.denied:
+        raise UnsupportedError(
+            f"{asked}: {backend.name!r} has no fused optimizers: {claim.reason}. Fix: leave fused= out",
+            capability="fused_optimizers",
+        )
+    vendors = backend.acceleration.fused_optimizers()
+    if vendors:
+        kind = vendors.get(type(optimizer))
+        instead = "leave fused= out" if kind is None else _line(kind, optimizer)
+        raise UnsupportedError(
+            f"{asked}: torch has no fused kernel of it for {backend.name!r}. Fix: {instead}",
+            capability="fused_optimizers",
+        )
+
+
+def _line(kind: type[Optimizer], optimizer: Optimizer) -> str:
+    """Return the lines that build the vendor's class with the arguments of ``optimizer``."""
+    known = inspect.signature(kind).parameters
+    said = ", ".join(f"{name}={value!r}" for name, value in optimizer.defaults.items() if name in known)
+    return (
+        f"from {kind.__module__} import {kind.__name__}; {kind.__name__}(params, {said}); its formula differs, see"
+        " docs/optimizers.md"
+    )
+
+
+def keep_counts(backend: Backend, optimizer: Optimizer) -> None:
+    """Let the states of ``optimizer`` open in torch's class and in the vendor's; call it once for each optimizer.
+
+    Loading raises :class:`CheckpointError` for options of one class that the other lacks.
+    """
+    if isinstance(optimizer, tuple(backend.acceleration.fused_optimizers().values())):
+        optimizer.register_state_dict_post_hook(_count_by_parameter)
+        optimizer.register_load_state_dict_pre_hook(_count_by_group)
+    elif type(optimizer).__module__.startswith("torch.optim."):  # another package's class may count as it likes
+        optimizer.register_load_state_dict_pre_hook(_count_by_parameter_alone)
+
+
+def _count_by_parameter(_optimizer: Optimizer, state: State) -> State:
+    """Add the count of each group to its parameters."""
+    import torch
+
+    states = dict(state["state"])
+    for group in state["param_groups"]:
+        if "step" in group:
+            # A tensor for each: torch counts in place.
+            counts = {each: torch.tensor(float(group["step"])) for each in group["params"] if each in states}
+            states |= {each: {**states[each], "step": count} for each, count in counts.items()}
+    return {**state, "state": states}
+
+
+def _count_by_parameter_alone(optimizer: Optimizer, state: State) -> State:
+    """Move the count of each group to its parameters, for torch's class."""
+    if any(group.get("bias_correction") is False for group in state["param_groups"]):
+        raise CheckpointError(
+            f"the state has bias_correction=False, which {type(optimizer).__name__} lacks. Fix: load it with the class"
+            " that saved it"
+        )
+    foreign = {"step", "bias_correction"}
+    state = _count_by_parameter(optimizer, state)
+    groups = [
+        {key: value for key, value in group.items() if key not in foreign or key in optimizer.defaults}
+        for group in state["param_groups"]
+    ]
+    return {**state, "param_groups": groups}
+
+
+_WITHOUT_COUNTERPART = {
+    "amsgrad": "amsgrad=True",
+    "maximize": "maximize=True",
+}
+"""Options of torch's optimizers that no vendor's class has."""
+
+
+def _count_by_group(optimizer: Optimizer, state: State) -> State:
+    """Add the count of the parameters to their group, for a vendor's class."""
+    name = type(optimizer).__name__
+    groups: list[State] = []
+    for group in state["param_groups"]:
+        unknown = [
+            said for key, said in _WITHOUT_COUNTERPART.items() if group.get(key) and key not in _options(optimizer)
+        ]
+        if group.get("decoupled_weight_decay") is False and group["weight_decay"] != 0:
+            unknown.append("Adam's weight_decay, which is part of the gradient")
+        if unknown:
+            raise CheckpointError(
+                f"the optimizer's state was saved with {unknown[0]}, which {name} lacks. Fix: load it with the class"
+                " that saved it"
+            )
+        states = (state["state"].get(each, {}) for each in group["params"])
+        counts = {int(each["step"]) for each in states if "step" in each}
+        if "step" not in group and len(counts) > 1:
+            raise CheckpointError(
+                f"parameters of one group have taken {min(counts)} to {max(counts)} steps, and {name} counts one"
+                " number for all. Fix: load the state with the class that saved it"
+            )
+        groups.append({**group, **({"step": counts.pop()} if counts and "step" not in group else {})})
+    return {**state, "param_groups": groups}
+
+
+def _options(optimizer: Optimizer) -> set[str]:
+    return set(optimizer.defaults)

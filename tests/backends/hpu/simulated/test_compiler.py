@@ -1,0 +1,135 @@
+"""``hpu_backend``: where torch knows it, what it computes, and its options."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from tests.backends.simulation.chip import SimChip
+from tests.backends.simulation.processes import Run
+from torch import nn
+
+import northbridge
+from northbridge.lightning.corrections.compilation import reject_compiler
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")  # of what torch.compile imports
+
+LIST = "import warnings; warnings.simplefilter('ignore'); print('hpu_backend' in torch.compiler.list_backends())\n"
+
+
+@pytest.fixture(autouse=True)
+def forgotten(hpu: ModuleType) -> Iterator[None]:
+    """Nothing that another test compiled is used."""
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.mark.shows("torch.compile knows hpu_backend in eager mode alone")
+@pytest.mark.parametrize(("lazy", "known"), [("0", True), ("1", False)], ids=["eager", "lazy"])
+def test_it_is_registered_in_eager_mode_alone(run: Run, lazy: str, known: bool) -> None:
+    assert run(LIST, PT_HPU_LAZY_MODE=lazy) == f"{known}\n"
+
+
+def test_it_waits_for_torchs_own_import_of_the_compiler() -> None:
+    program = "import sys, habana_frameworks.torch, torch; print('torch._dynamo' in sys.modules)\n" + LIST
+    load = "import northbridge; northbridge.load('hpu')\n"
+    environ = {**os.environ, "PT_HPU_LAZY_MODE": "0"}
+
+    said = subprocess.run(
+        [sys.executable, "-c", load + program], env=environ, capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout == "False\nTrue\n"
+
+
+@pytest.mark.shows("hpu_backend patches its options for each graph")
+def test_loss_and_gradients_are_those_without_it() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 1)).to("hpu")
+    compiled: Any = torch.compile(net, backend="hpu_backend", options={"inference": False})
+    results = []
+    for module in (net, compiled):
+        net.zero_grad()
+        loss = module(torch.ones(3, 4, device="hpu")).square().sum()
+        loss.backward()
+        results.append([loss.detach(), *(each.grad for each in net.parameters())])
+
+    assert all(torch.equal(plain, other) for plain, other in zip(*results, strict=True))
+
+
+def test_four_batch_sizes_are_two_graphs() -> None:
+    from torch._dynamo.utils import counters
+
+    counters.clear()
+    compiled: Any = torch.compile(nn.Linear(4, 1).to("hpu"), backend="hpu_backend")
+
+    for rows in (2, 3, 5, 7):
+        compiled(torch.ones(rows, 4, device="hpu"))
+
+    assert counters["stats"]["unique_graphs"] == 2  # of the first size, and of any other
+
+
+def test_options_hold_for_one_graph() -> None:
+    from habana_frameworks.torch.dynamo.compile_backend import config
+
+    module: Any = config
+    compiled: Any = torch.compile(
+        nn.Linear(4, 1).to("hpu"), backend="hpu_backend", options={"keep_input_mutations": False}
+    )
+    compiled(torch.ones(1, 4, device="hpu"))
+
+    assert module.keep_input_mutations is True
+
+
+@pytest.mark.shows("options of hpu_backend", "habana_frameworks.torch.dynamo.compile_backend.config.get_config_copy")
+def test_the_options_are_those_of_the_contract(sim: SimChip) -> None:
+    said = sim.lines["options of hpu_backend"].meaning
+    listed = re.findall(r"(\w+)=(True|False|'\w+')", said)
+
+    found = northbridge.get("hpu").acceleration.compile_options()
+
+    assert {name: repr(value) for name, value in found.items()} == dict(listed)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("inferense", "did you mean 'inference'?"),
+        ("zzz", "it has decomposition_mode, discard_frozen_params, "),
+    ],
+)
+def test_an_unknown_option_is_named_before_the_first_step(option: str, said: str) -> None:
+    with pytest.raises(northbridge.UnsupportedError) as refused:
+        reject_compiler(northbridge.get("hpu"), {"backend": "hpu_backend", "options": {option: True}})
+
+    assert str(refused.value).startswith(f"'hpu_backend' of 'hpu' has no option {option!r}; {said}")
+    assert str(refused.value).endswith("Fix: correct options=")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"options": {"inference": False}}], ids=str)
+def test_known_options_are_accepted(arguments: dict[str, Any]) -> None:
+    reject_compiler(northbridge.get("hpu"), {"backend": "hpu_backend", **arguments})
+
+
+def test_a_release_without_a_list_leaves_options_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "habana_frameworks.torch.dynamo.compile_backend.config", None)
+
+    assert northbridge.get("hpu").acceleration.compile_options() == {}
+    assert "options of hpu_backend unchecked" in [each.outcome for each in northbridge.record()]
+
+
+def test_lazy_mode_denies_the_claim(run: Run) -> None:
+    program = """
+    import northbridge
+    claim = northbridge.load("hpu").present_capabilities().compile
+    print(claim.answer, claim.reason)
+    """
+    assert run(program, PT_HPU_LAZY_MODE="1") == "no lazy mode makes graphs by itself\n"

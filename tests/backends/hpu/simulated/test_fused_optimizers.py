@@ -1,0 +1,257 @@
+"""The vendor's fused optimizers: their formulas in float64, and where they differ from torch's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from tests.backends.simulation.processes import Run
+from torch import Tensor, nn
+
+STEPS = 4
+
+
+@pytest.fixture
+def optimizers(hpu: ModuleType) -> ModuleType:
+    import habana_frameworks.torch.hpex.optimizers as optimizers
+
+    module: ModuleType = optimizers
+    return module
+
+
+def weights(dtype: torch.dtype, device: str) -> list[nn.Parameter]:
+    """Two parameters with the same numbers in each dtype and on each device."""
+    numbers = torch.Generator().manual_seed(3)
+    return [nn.Parameter(torch.randn(size, generator=numbers).to(dtype).to(device)) for size in ((4, 3), (5,))]
+
+
+def gradients() -> Iterator[list[Tensor]]:
+    """The gradients of each step; they grow, so that the moments matter."""
+    numbers = torch.Generator().manual_seed(4)
+    for step in range(STEPS):
+        yield [torch.randn(size, generator=numbers) * (step + 1) for size in ((4, 3), (5,))]
+
+
+def train(kind: Callable[..., Any], dtype: torch.dtype = torch.float32, device: str = "hpu", **options: Any) -> Tensor:
+    """Return all weights after the steps, in float64 on the CPU."""
+    parameters = weights(dtype, device)
+    optimizer = kind(parameters, **options)
+    for given in gradients():
+        for parameter, gradient in zip(parameters, given, strict=True):
+            parameter.grad = gradient.to(parameter)
+        optimizer.step()
+    return torch.cat([each.detach().double().cpu().flatten() for each in parameters])
+
+
+def by_formula(lr: float, betas: tuple[float, float], eps: float, weight_decay: float) -> Tensor:
+    """AdamW in float64, with epsilon beside the root of the uncorrected squares."""
+    beta1, beta2 = betas
+    found = [each.detach() for each in weights(torch.float64, "cpu")]
+    averages, squares = ([torch.zeros_like(each) for each in found] for _ in range(2))
+    for step, given in enumerate(gradients(), 1):
+        size = lr * math.sqrt(1 - beta2**step) / (1 - beta1**step)
+        for index, gradient in enumerate(given):
+            averages[index] = beta1 * averages[index] + (1 - beta1) * gradient.double()
+            squares[index] = beta2 * squares[index] + (1 - beta2) * gradient.double() ** 2
+            found[index] *= 1 - lr * weight_decay
+            found[index] -= size * averages[index] / (squares[index].sqrt() + eps)
+    return torch.cat([each.flatten() for each in found])
+
+
+@pytest.mark.parametrize("eps", [1e-8, 0.1], ids=["a small epsilon", "a large epsilon"])
+def test_adamw_has_the_published_formula(optimizers: ModuleType, eps: float) -> None:
+    options: Any = {"lr": 0.01, "betas": (0.8, 0.99), "eps": eps, "weight_decay": 0.1}
+
+    assert torch.allclose(train(optimizers.FusedAdamW, **options), by_formula(**options), rtol=1e-6, atol=1e-7)
+
+
+def test_adamw_is_torchs_with_a_small_epsilon_alone(optimizers: ModuleType) -> None:
+    def distance(eps: float) -> float:
+        options: Any = {"lr": 0.01, "eps": eps, "weight_decay": 0.1}
+        torchs = train(torch.optim.AdamW, torch.float64, "cpu", **options)
+        return float((train(optimizers.FusedAdamW, **options) - torchs).abs().max())
+
+    assert distance(1e-8) < 1e-6
+    assert distance(0.1) > 1e-3
+
+
+def test_adamw_without_bias_correction(optimizers: ModuleType) -> None:
+    options: Any = {"lr": 0.01, "betas": (0.0, 0.0), "eps": 0.1, "weight_decay": 0.0}  # no moments, nothing to correct
+
+    found = train(optimizers.FusedAdamW, bias_correction=False, **options)
+
+    assert torch.allclose(found, by_formula(**options), rtol=1e-6, atol=1e-7)
+    assert not torch.allclose(found, train(optimizers.FusedAdamW, bias_correction=False, lr=0.01))
+
+
+def test_adamws_defaults_differ_from_torchs(optimizers: ModuleType) -> None:
+    ours, torchs = (kind(weights(torch.float32, "cpu")).defaults for kind in (optimizers.FusedAdamW, torch.optim.AdamW))
+
+    assert {key: (ours[key], torchs[key]) for key in ours if key in torchs and ours[key] != torchs[key]} == {
+        "eps": (1e-6, 1e-8),
+        "weight_decay": (0.0, 0.01),
+    }
+
+
+def test_adamw_counts_steps_by_group(optimizers: ModuleType) -> None:
+    first, second = weights(torch.float32, "hpu")
+    optimizer = optimizers.FusedAdamW([{"params": [first]}, {"params": [second]}])
+    first.grad = torch.ones_like(first)
+
+    optimizer.step()
+    optimizer.step()
+
+    assert [group.get("step") for group in optimizer.param_groups] == [2, None]
+    assert optimizer.state[first]["step"] == 0
+
+
+def test_adamw_rounds_its_step_to_the_weights_dtype(optimizers: ModuleType) -> None:
+    weight = nn.Parameter(torch.zeros(1, dtype=torch.bfloat16, device="hpu"))
+    weight.grad = torch.ones_like(weight)
+
+    optimizers.FusedAdamW([weight], lr=0.001, eps=0.0).step()
+
+    # In float32 the step is 0.001; bfloat16 rounds both the step and the moments.
+    assert weight.item() != torch.tensor(-0.001).bfloat16().item()
+    assert weight.item() == pytest.approx(-0.001, rel=0.02)
+
+
+def test_moments_in_float8_are_not_simulated(optimizers: ModuleType) -> None:
+    with pytest.raises(NotImplementedError, match="the simulated Gaudi keeps no moments in float8"):
+        optimizers.FusedAdamW(weights(torch.float32, "hpu"), moments_dtype=torch.float8_e5m2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"weight_decay": 0.1}],
+    ids=str,
+)
+def test_sgd_is_torchs(optimizers: ModuleType, options: dict[str, Any]) -> None:
+    torchs = train(torch.optim.SGD, torch.float64, "cpu", lr=0.1, **options)
+
+    assert torch.allclose(train(optimizers.FusedSGD, lr=0.1, **options), torchs, rtol=1e-5, atol=1e-6)
+
+
+def test_adagrad_is_torchs_until_a_scheduler_changes_the_rate(optimizers: ModuleType) -> None:
+    options: Any = {"lr": 0.1, "lr_decay": 0.5, "weight_decay": 0.1, "initial_accumulator_value": 0.2}
+    parameters = weights(torch.float32, "hpu")
+    scheduled = optimizers.FusedAdagrad(parameters, lr=0.1)
+    scheduled.param_groups[0]["lr"] = 0.0  # as a scheduler sets it
+    before = parameters[0].tolist()
+    parameters[0].grad = torch.ones_like(parameters[0])
+
+    scheduled.step()
+
+    torchs = train(torch.optim.Adagrad, torch.float64, "cpu", **options)
+    assert torch.allclose(train(optimizers.FusedAdagrad, **options), torchs, rtol=1e-5, atol=1e-6)
+    assert parameters[0].tolist() != before
+
+
+def test_lamb_has_the_published_formula(optimizers: ModuleType) -> None:
+    lr, decay = 0.01, 0.1
+    found = [each.detach() for each in weights(torch.float64, "cpu")]
+    averages, squares = ([torch.zeros_like(each) for each in found] for _ in range(2))
+    for step, given in enumerate(gradients(), 1):
+        norm = torch.cat([each.flatten() for each in given]).double().norm()
+        for index, gradient in enumerate(each.double() / norm.clamp(min=1) for each in given):
+            averages[index] = 0.9 * averages[index] + 0.1 * gradient
+            squares[index] = 0.999 * squares[index] + 0.001 * gradient**2
+            corrected = averages[index] / (1 - 0.9**step), squares[index] / (1 - 0.999**step)
+            change = corrected[0] / (corrected[1].sqrt() + 1e-6) + decay * found[index]
+            found[index] -= lr * change * found[index].norm() / change.norm()
+
+    result = train(optimizers.FusedLamb, lr=lr, weight_decay=decay)
+
+    assert torch.allclose(result, torch.cat([each.flatten() for each in found]), rtol=1e-5, atol=1e-6)
+
+
+def test_lars_scales_gradients_and_leaves_the_step_to_another(optimizers: ModuleType) -> None:
+    scaled, masked = weights(torch.float32, "hpu")
+    start = [scaled.cpu().detach(), masked.cpu().detach()]
+    inner = optimizers.FusedResourceApplyMomentum([scaled, masked], lr=0.5, momentum=0.9, weight_decay=0.1)
+    outer = optimizers.FusedLars(inner, [1, 0], eeta=0.01)
+    for each in (scaled, masked):
+        each.grad = torch.ones_like(each)
+
+    outer.step()
+
+    ratio = 0.01 * start[0].norm() / (12**0.5 + 0.1 * start[0].norm())
+    assert torch.allclose(scaled.cpu(), start[0] + 0.5 * ratio * (1 + 0.1 * start[0]), atol=1e-6)  # the first step adds
+    assert torch.allclose(masked.cpu(), start[1] + 0.5, atol=1e-6)
+    assert inner.param_groups[0]["weight_decay"] == 0.1
+    before = masked.cpu().detach()
+    outer.step()  # with the gradient as the first step has scaled it
+    assert torch.allclose(masked.cpu(), before + 0.9 * 0.5 - 0.5 * 0.5, atol=1e-6)
+
+
+def test_an_average_moves_by_a_growing_decay(hpu: ModuleType) -> None:
+    from habana_frameworks.torch.hpex.movingavrg import FusedEMA
+
+    model = nn.Linear(2, 1, bias=False).to("hpu")
+    nn.init.zeros_(model.weight)
+    average = FusedEMA(model, decay=0.5)
+    nn.init.ones_(model.weight)
+    model.note = "kept"  # type: ignore[assignment]  # a user's attribute
+
+    average.update(model)
+    average.update_attr(model, include=("note",))
+
+    kept = 0.5 * (1 - math.exp(-1 / 2000))
+    averaged: Any = average.ema
+    assert averaged.weight.flatten().tolist() == pytest.approx([1 - kept] * 2)
+    assert average.ema.note == "kept"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_clip_is_torchs(hpu: ModuleType, dtype: torch.dtype) -> None:
+    from habana_frameworks.torch.hpex.normalization import FusedClipNorm
+
+    on_chip, on_cpu = weights(dtype, "hpu"), weights(torch.float64, "cpu")
+    given = next(gradients())
+    for ours, theirs, gradient in zip(on_chip, on_cpu, given, strict=True):
+        ours.grad, theirs.grad = gradient.to(ours), gradient.to(dtype).double()
+
+    norm = FusedClipNorm(on_chip, 0.5).clip_norm(on_chip)
+    expected = nn.utils.clip_grad_norm_(on_cpu, 0.5)
+
+    within = 1e-6 if dtype is torch.float32 else 1e-2
+    assert norm.shape == (1,)
+    assert norm.item() == pytest.approx(expected.item(), rel=within)
+    for ours, theirs in zip(on_chip, on_cpu, strict=True):
+        assert ours.grad is not None
+        assert theirs.grad is not None
+        assert torch.allclose(ours.grad.cpu().double(), theirs.grad, rtol=within, atol=within)
+
+
+def test_the_clip_finds_a_norm_of_zero_without_gradients(hpu: ModuleType) -> None:
+    from habana_frameworks.torch.hpex.normalization import FusedClipNorm
+
+    total = FusedClipNorm([], 1.0).clip_norm(weights(torch.float32, "hpu"))
+
+    assert (total.item(), total.device.type) == (0.0, "cpu")
+
+
+def test_building_the_clip_acquires_the_card(run: Run) -> None:
+    program = """
+    from habana_frameworks.torch.hpex.normalization import FusedClipNorm
+    before = torch.hpu.is_initialized()
+    FusedClipNorm([], 1.0)
+    print(before, torch.hpu.is_initialized())
+    """
+    assert run(program) == "False True\n"
+
+
+def test_lazy_mode_steps_the_same_between_markers(run: Run) -> None:
+    program = """
+    from northbridge_hpu.simulated import markers
+    from habana_frameworks.torch.hpex.optimizers import FusedAdamW
+    weight = torch.nn.Parameter(torch.ones(1, device="hpu"))
+    weight.grad = torch.ones_like(weight)
+    FusedAdamW([weight], lr=0.5, weight_decay=0.1).step()
+    print(f"{weight.item():.4f}", markers.placed)
+    """
+    assert run(program, PT_HPU_LAZY_MODE="1") == "0.4500 2\n"

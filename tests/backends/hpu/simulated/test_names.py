@@ -1,0 +1,145 @@
+"""Names of ``habana_frameworks`` that scripts use, and that nothing here relies on."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from tests.backends.simulation.processes import Run
+
+import northbridge
+
+
+def test_autocast_can_be_asked_and_set(hpu: ModuleType) -> None:
+    with torch.autocast("hpu", torch.bfloat16):
+        assert hpu.is_autocast_hpu_enabled()
+        assert hpu.get_autocast_hpu_dtype() == torch.bfloat16
+        hpu.set_autocast_hpu_enabled(False)
+        assert torch.mm(*torch.ones(2, 2, 2, device="hpu")).dtype == torch.float32
+    assert not hpu.is_autocast_hpu_enabled()
+
+    hpu.set_autocast_hpu_dtype(torch.float16)
+    assert torch.get_autocast_dtype("hpu") == torch.float16
+    hpu.set_autocast_hpu_dtype(torch.bfloat16)
+
+
+def test_memory_is_reserved_as_a_whole(hpu: ModuleType) -> None:
+    limit = hpu.memory_stats()["Limit"]
+
+    assert hpu.max_memory_reserved() == hpu.memory_reserved() == limit
+    for old in ("memory_cached", "max_memory_cached"):
+        with pytest.warns(FutureWarning, match=f"{old} is called"):
+            assert getattr(hpu, old)() == limit
+
+
+def test_counts_of_allocations_start_anew(hpu: ModuleType) -> None:
+    kept = torch.ones(3, device="hpu")
+    assert hpu.memory_stats()["NumAllocs"] > 0
+
+    hpu.reset_accumulated_memory_stats()
+
+    assert hpu.memory_stats()["NumAllocs"] == 0
+    assert hpu.memory_stats()["InUse"] >= kept.nbytes
+    assert hpu.memory_stats()["MaxAllocSize"] >= kept.nbytes
+
+
+def test_generator_is_that_of_the_card(hpu: ModuleType) -> None:
+    (generator,) = hpu.random.default_generators
+
+    generator.manual_seed(3)
+    first = torch.rand(2, device="hpu")
+    hpu.manual_seed(3)
+
+    assert torch.equal(torch.rand(2, device="hpu"), first)
+
+
+def test_float16_depends_on_the_generation(hpu: ModuleType) -> None:
+    import habana_frameworks.torch.utils.experimental as htexp
+
+    assert htexp._is_fp16_supported() is True
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("hpu_set_inference_env", "hpu_inference_initialize", "hpu_teardown_inference_env"),
+        ("hpu_set_env", "hpu_initialize", "hpu_reset_env"),
+    ],
+)
+def test_inference_folds_norms_and_computes_the_same(
+    hpu: ModuleType, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str, str]
+) -> None:
+    import habana_frameworks.torch.core as htcore
+
+    monkeypatch.setenv("PT_HPU_INFERENCE_MODE", "0")
+    prepare, initialize, end = (getattr(htcore, name) for name in names)
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 1), torch.nn.BatchNorm2d(2)).eval()
+    expected = model(torch.ones(1, 1, 2, 2))
+
+    assert prepare() is None
+    folded: Any = prepare(model).to("hpu")
+    initialize(folded, mark_only_scales_as_const=True)
+
+    assert not any(isinstance(each, torch.nn.BatchNorm2d) for each in folded.modules())
+    torch.testing.assert_close(folded(torch.ones(1, 1, 2, 2, device="hpu")).cpu(), expected)
+    end()
+
+
+def test_compilers_switches_can_be_set(hpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    from northbridge_hpu.simulated.inference import switches
+
+    monkeypatch.setenv("PT_HPU_INFERENCE_MODE", "0")
+    hpu.enable_inference_mode()
+    hpu.enable_quantization()
+    assert switches == {"inference_mode": True, "quantization": True}
+
+    hpu.disable_inference_mode()
+    hpu.disable_quantization()
+    assert switches == {"inference_mode": False, "quantization": False}
+
+
+def test_closures_wait_for_a_marker_in_lazy_mode(run: Run) -> None:
+    program = """
+    from habana_frameworks.torch.core import step_closure
+    htcore.add_step_closure(print, ("first",))
+    step_closure.add_step_closure(print, ("second",))
+    print("before")
+    step_closure._mark_step_if_lazy()
+    step_closure.mark_step()
+    """
+    assert run(program, PT_HPU_LAZY_MODE="1") == "before\nfirst\nsecond\n"
+    assert run(program, PT_HPU_LAZY_MODE="0") == "before\n"
+
+
+def test_an_absent_name_is_not_simulated(hpu: ModuleType) -> None:
+    with pytest.raises(northbridge.NotSimulatedError) as caught:
+        exec("import habana_frameworks.torch.gpu_migration", {})
+
+    assert str(caught.value) == (
+        "the simulated Gaudi has no habana_frameworks.torch.gpu_migration; see docs/simulated-gaudi.md"
+    )
+    with pytest.raises(AttributeError, match=r"^the simulated Gaudi has no habana_\S+.hpu.empty_cache; see"):
+        _ = hpu.empty_cache
+
+
+def test_int64_support_is_read_when_the_card_is_acquired(run: Run) -> None:
+    said = run(
+        """
+        import os
+        import northbridge
+        northbridge.load("hpu")
+        claims = northbridge.get("hpu").present_capabilities
+        os.environ["PT_ENABLE_INT64_SUPPORT"] = "0"
+        print(claims().int64.answer)
+        northbridge.get("hpu").device.select(0)
+        os.environ["PT_ENABLE_INT64_SUPPORT"] = "1"
+        print(claims().int64.answer)
+        try:
+            torch.tensor([2**40], device="hpu")
+        except RuntimeError as error:
+            print(str(error)[:41])
+        """
+    )
+    assert said == "no\nno\nError when trying to cast Long to Int, In\n"

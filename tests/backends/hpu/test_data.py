@@ -1,0 +1,259 @@
+"""HabanaDataLoader: which path it takes, and what it refuses where the vendor's would use torch's DataLoader."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+import torch.distributed as dist
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+import northbridge
+import northbridge_hpu
+from northbridge.errors import ArgumentsError, SoftwareMissingError, UnsupportedError
+from northbridge_hpu import HabanaDataLoader
+
+pytestmark = pytest.mark.usefixtures("hpu")
+AEON = {"num_workers": 8, "pin_memory": True}
+
+
+class ImageFolder(Dataset[Any]):
+    """Pictures in a folder, as torchvision's, which the tests do not install."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.transform = str(root), None
+        self.imgs = sorted(root.glob("*.png"))
+
+    def __len__(self) -> int:
+        return len(self.imgs)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return torch.tensor([float(Image.open(self.imgs[index]).getpixel((0, 0)))]), index  # type: ignore[arg-type]
+
+
+ImageFolder.__module__ = "torchvision.datasets.folder"
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> ImageFolder:
+    """Ten gray pictures, each of its own brightness."""
+    for number in range(10):
+        Image.new("L", (2, 2), number).save(tmp_path / f"{number}.png")
+    return ImageFolder(tmp_path)
+
+
+@pytest.mark.shows("the path of the vendor's loader")
+def test_the_second_generation_decodes_on_the_card(pictures: ImageFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    loader = HabanaDataLoader(pictures, batch_size=4, drop_last=True, prefetch_factor=3)
+
+    assert capsys.readouterr().out == "HabanaDataLoader: the media pipe: GAUDI2 decodes images itself\n"
+    assert repr(loader) == "<HabanaDataLoader: the media pipe: GAUDI2 decodes images itself>"
+    assert len(loader) == 2
+    for _ in range(2):  # each epoch has all of them again
+        batches = list(loader)
+        assert [str(images.device) for images, _ in batches] == ["hpu:0", "hpu:0"]
+        assert [label for _, labels in batches for label in labels.tolist()] == list(range(8))
+
+
+@pytest.fixture
+def set_variables(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None]:
+    """Set variables; a generation among them is that of the cards in this test."""
+    device: Any = northbridge.load("hpu").device
+    assert device.generation == 2
+
+    def put(environ: dict[str, str]) -> None:
+        for variable, value in environ.items():
+            monkeypatch.setenv(variable, value)
+        monkeypatch.delitem(vars(device), "generation")
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("environ", "path", "reason"),
+    [
+        ({"NORTHBRIDGE_HPU_SIM_GENERATION": "1"}, "aeon, on the host", "GAUDI has no media pipe"),
+        ({"PT_HPU_MEDIA_PIPE": "false"}, "aeon, on the host", "PT_HPU_MEDIA_PIPE=false"),
+    ],
+)
+def test_other_cases_decode_on_the_host(
+    pictures: ImageFolder,
+    set_variables: Callable[[dict[str, str]], None],
+    environ: dict[str, str],
+    path: str,
+    reason: str,
+) -> None:
+    set_variables(environ)
+
+    loader = HabanaDataLoader(pictures, batch_size=5, **AEON)
+
+    assert (loader.path, loader.reason) == (path, reason)
+    assert [images.device.type for images, _ in loader] == ["cpu", "cpu"]
+
+
+@pytest.mark.shows("the arguments of the vendor's loader")
+def test_arguments_that_the_media_pipe_ignores_are_warned_of(pictures: ImageFolder) -> None:
+    sampler: Any = DistributedSampler(pictures, num_replicas=2, rank=0)
+
+    with pytest.warns(UserWarning, match="^HabanaDataLoader: ") as caught:
+        HabanaDataLoader(pictures, batch_size=4, sampler=sampler, num_workers=3)
+
+    assert [str(each.message).removeprefix("HabanaDataLoader: ") for each in caught] == [
+        "shuffle is True, as the sampler is a DistributedSampler",
+        "the sampler is ignored: DistributedSampler",
+        "num_workers is ignored: 3",
+        "drop_last is False: the last batch is filled up",
+        "prefetch_factor is 3",
+    ]
+    assert caught[0].filename == __file__
+
+
+REFUSED = "The vendor's would use torch's. Fix: torch.utils.data.DataLoader"
+
+
+@pytest.mark.parametrize(
+    ("environ", "arguments", "reason"),
+    [
+        ({"NORTHBRIDGE_HPU_SIM_GENERATION": "3"}, {}, "GAUDI3: Unsupported device"),
+        ({}, {"collate_fn": len}, "GAUDI2: 'collate_fn' is supported only as None"),
+        ({"PT_HPU_MEDIA_PIPE": "0"}, {"num_workers": 4}, "GAUDI2: 'num_workers' is supported only as 8"),
+        ({"PT_HPU_MEDIA_PIPE": "0"}, {}, "GAUDI2: 'pin_memory' is supported only as True"),
+    ],
+)
+def test_images_that_would_be_loaded_with_torch_are_refused(
+    pictures: ImageFolder,
+    set_variables: Callable[[dict[str, str]], None],
+    environ: dict[str, str],
+    arguments: dict[str, Any],
+    reason: str,
+) -> None:
+    set_variables(environ)
+
+    with pytest.raises(UnsupportedError) as raised:
+        HabanaDataLoader(pictures, batch_size=4, **arguments)
+
+    assert str(raised.value) == f"HabanaDataLoader cannot load ImageFolder on {reason}. {REFUSED}"
+
+
+def test_another_data_set_is_refused() -> None:
+    with pytest.raises(UnsupportedError) as raised:
+        HabanaDataLoader(TensorDataset(torch.ones(4)), batch_size=2)
+
+    assert str(raised.value) == (
+        "HabanaDataLoader cannot load TensorDataset on GAUDI2: it loads only a torchvision ImageFolder or COCO 2017."
+        f" {REFUSED}"
+    )
+    assert "DATALOADER_FALLBACK_EN" not in os.environ
+
+
+def test_coco_is_loaded_too(pictures: ImageFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    coco: Any = TensorDataset(torch.arange(6.0), torch.arange(6))
+    coco.data = {"info": {"description": "COCO 2017 Dataset"}}
+    monkeypatch.setenv("PT_HPU_ENABLE_MEDIA_PIPE_SSD_MULTI_CARD", "1")
+
+    loader = HabanaDataLoader(coco, batch_size=3, drop_last=True, prefetch_factor=3, shuffle=False)
+
+    assert loader.path == "the media pipe"
+    assert torch.cat([images for images, _ in loader]).tolist() == list(range(6))
+
+
+def test_the_vendors_own_class_falls_back_with_a_print(hpu: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    """So the refusals above are needed."""
+    import habana_dataloader
+
+    loader = habana_dataloader.HabanaDataLoader(TensorDataset(torch.ones(4)), batch_size=2)
+
+    assert type(loader.dataloader) is DataLoader
+    assert [next(iter(loader))[0].device.type, len(loader)] == ["cpu", 2]
+    assert capsys.readouterr().out.endswith("Running with PyTorch Dataloader\n")
+
+
+def test_without_the_vendors_package_it_says_what_to_install(
+    pictures: ImageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "habana_dataloader", None)
+
+    with pytest.raises(SoftwareMissingError, match=r"needs the vendor's package habana_dataloader: .* Fix: install it"):
+        HabanaDataLoader(pictures)
+
+
+class Places(pl.LightningModule):
+    """Notes where each batch is, on its way to the step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1))
+        self.before: list[int] = []
+        self.inside: list[int] = []
+
+    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        self.before.append(batch[0].data_ptr())
+        return batch
+
+    def training_step(self, batch: Any) -> Tensor:
+        self.inside.append(batch[0].data_ptr())
+        loss: Tensor = (batch[0] * self.weight).sum()
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), 0.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
+def test_a_trainer_does_not_copy_batches_that_are_on_the_card(pictures: ImageFolder, tmp_path: Path) -> None:
+    quiet: Any = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    trainer = pl.Trainer(accelerator="hpu", devices=1, max_epochs=1, default_root_dir=tmp_path, **quiet)
+    module = Places()
+    loader: Any = HabanaDataLoader(pictures, batch_size=5, drop_last=True, prefetch_factor=3)
+
+    trainer.fit(module, loader)
+
+    assert trainer.global_step == 2
+    assert module.before == module.inside != []
+
+
+def test_a_loader_from_before_the_ranks_met_is_refused(pictures: ImageFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = HabanaDataLoader(pictures, batch_size=4, drop_last=True, prefetch_factor=3)
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+
+    with pytest.raises(ArgumentsError) as raised:
+        next(iter(loader))
+
+    assert str(raised.value) == (
+        "HabanaDataLoader was created when world_size was 1, and it is 2: each rank would read data of others. Fix:"
+        " create it in train_dataloader(), which Lightning calls on each rank"
+    )
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_each_rank_reads_its_part(pictures: ImageFolder, monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist, "get_rank", lambda: rank)
+
+    loader = HabanaDataLoader(pictures, batch_size=2, drop_last=True, prefetch_factor=3)
+
+    assert len(loader) == 2
+    assert [label for _, labels in loader for label in labels.tolist()] == [rank, rank + 2, rank + 4, rank + 6]
+
+
+def test_the_data_module_says_what_to_write() -> None:
+    module: Any = northbridge_hpu.HPUDataModule
+
+    with pytest.raises(UnsupportedError) as raised:
+        module("imagenet")
+
+    assert str(raised.value) == (
+        "HPUDataModule is not a class of Northbridge, which has 'data_loaders' on 'hpu' without it. Fix: in"
+        " train_dataloader() of a LightningDataModule, return HabanaDataLoader(ImageFolder(…), batch_size=32)"
+    )

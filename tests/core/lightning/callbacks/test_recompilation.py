@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+import northbridge
+from northbridge.backend import Backend
+from northbridge.discovery import named
+from northbridge.lightning.namespaces import Namespace
+
+
+@pytest.fixture
+def namespace(trainer_namespace: Namespace) -> Namespace:
+    return trainer_namespace
+
+
+@pytest.fixture
+def monitor(namespace: Namespace) -> Any:
+    return importlib.import_module(namespace.home).RecompilationMonitor
+
+
+@pytest.fixture
+def module(namespace: Namespace) -> Any:
+    stock: Any = importlib.import_module(namespace.name).LightningModule
+
+    class Trained(stock):  # type: ignore[misc]  # of one of the namespaces
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Linear(3, 1)
+
+        def training_step(self, batch: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.net(batch).mean()
+            return out
+
+        def validation_step(self, batch: torch.Tensor) -> None:
+            self.net(batch)
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    return Trained()
+
+
+Build = Callable[..., Any]
+
+
+def batches(*sizes: int) -> DataLoader[Any]:
+    return DataLoader([torch.ones(size, 3) for size in sizes], batch_size=None)  # type: ignore[arg-type]  # a list
+
+
+@pytest.fixture
+def fit(build: Build, module: Any) -> Callable[..., Any]:
+    def run(watch: Any, *sizes: int, validation: Iterable[int] = (), **arguments: Any) -> Any:
+        asked = {"accelerator": "cpu", "max_epochs": 1, "num_sanity_val_steps": 0, "callbacks": [watch], **arguments}
+        trainer = build(**asked)
+        trainer.fit(module, batches(*sizes), batches(*validation) if validation else None)
+        return trainer
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def no_advice(recwarn: pytest.WarningsRecorder) -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The '.*_dataloader' does not have many workers")
+        warnings.filterwarnings("ignore", message=".*isinstance.treespec, LeafSpec.*")
+        yield
+
+
+def test_the_graphs_of_training_and_validation_are_told_apart(monitor: Any, fit: Any) -> None:
+    watch = monitor()
+    fit(watch, 4, 2, 4, validation=(4,))
+
+    assert [(graph.stage, graph.first_step, graph.module, graph.steps) for graph in watch.graphs] == [
+        ("train", 0, "batch", 2),
+        ("train", 1, "batch", 1),
+        ("validate", 3, "batch", 1),
+    ]
+    assert watch.counts() == {"graphs": 3}
+
+
+def test_the_table_is_printed_at_the_end(monitor: Any, fit: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    fit(monitor(), 4, 2, 4)
+
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "stage  first step  steps  module  inputs",
+        "train           0      2  batch   (4, 3) float32",
+        "train           1      1  batch   (2, 3) float32",
+    ]
+
+
+def test_progress_bar_and_callbacks_get_the_number(monitor: Any, fit: Any) -> None:
+    trainer = fit(monitor(), 4, 2, 6)
+
+    assert trainer.progress_bar_metrics["graphs"] == 3
+    assert trainer.callback_metrics["recompilation/graphs"] == 3
+
+
+def test_loggers_get_the_counts_every_few_steps_and_at_the_end(monitor: Any, fit: Any, namespace: Namespace) -> None:
+    class Kept(namespace.module("loggers").logger.DummyLogger):  # type: ignore[misc]  # of one of the namespaces
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows: list[tuple[int, float]] = []
+
+        def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+            if "recompilation/graphs" in metrics:
+                self.rows.append((step, metrics["recompilation/graphs"]))
+
+    kept = Kept()
+    fit(monitor(), 4, 2, 6, 6, 6, logger=kept, log_every_n_steps=2)
+
+    assert kept.rows == [(1, 2), (3, 3), (5, 3)]
+
+
+def test_a_second_fit_begins_anew(monitor: Any, fit: Any) -> None:
+    watch = monitor()
+    fit(watch, 4, 2)
+    fit(watch, 8)
+
+    assert [graph.inputs for graph in watch.graphs] == ["(8, 3) float32"]
+
+
+def test_weights_and_hooks_are_as_without_it(monitor: Any, fit: Any, module: Any) -> None:
+    start = {name: value.clone() for name, value in module.state_dict().items()}
+    fit(monitor(), 4, 2, 4)
+    watched = {name: value.clone() for name, value in module.state_dict().items()}
+    module.load_state_dict(start)
+    trainer = fit(monitor(), 4, 2, 4, callbacks=[])
+
+    assert all(torch.equal(watched[name], value) for name, value in module.state_dict().items())
+    assert not module.net._forward_pre_hooks
+    assert "graphs" not in trainer.progress_bar_metrics
+
+
+def test_an_error_in_a_step_ends_the_watch(monitor: Any, fit: Any, module: Any) -> None:
+    module.net.register_forward_hook(lambda *_: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        fit(monitor(), 4)
+
+    assert not module.net._forward_pre_hooks
+
+
+def test_it_warns_once_while_the_number_keeps_growing(monitor: Any, fit: Any) -> None:
+    with pytest.warns(UserWarning, match="graphs in") as caught:
+        fit(monitor(warn_after=8), *range(1, 30))
+
+    (warning,) = [str(each.message) for each in caught if "graphs in" in str(each.message)]
+    assert warning == (
+        "8 graphs in 8 steps, and each new shape adds one: at step 7, 'batch' got (8, 3) float32. Fix: pad the batches"
+        " to few lengths, by northbridge.BucketBatchSampler and PaddingCollate"
+    )
+
+
+def test_it_names_the_module_that_makes_shapes(monitor: Any, fit: Any, module: Any) -> None:
+    numbers = iter(range(1, 30))
+    module.training_step = lambda _batch: module.net(torch.ones(next(numbers), 3)).mean()
+
+    with pytest.warns(UserWarning, match=r"'net' got \(8, 3\) float32\. Fix: give 'net' inputs of few shapes, such as"):
+        fit(monitor(warn_after=8), *[4] * 20)
+
+
+def test_it_does_not_warn_of_a_few_shapes(monitor: Any, fit: Any) -> None:
+    fit(monitor(warn_after=8), *[1, 2, 3, 4, 5, 6] * 3)  # a warning is an error
+
+
+def test_a_compiled_model_warns_by_what_torch_compiles(monitor: Any, fit: Any, module: Any) -> None:
+    warnings.filterwarnings("ignore", category=DeprecationWarning)  # of what torch.compile imports
+    torch.compiler.reset()
+    module.net = torch.compile(module.net, backend="eager", dynamic=True)
+    watch = monitor(warn_after=8)
+    fit(watch, *range(2, 24))
+
+    assert watch.counts()["torch.compile"] <= 2
+    assert "torch.compile: " in watch.table()
+
+
+def test_no_step_to_warn_after_is_an_error(monitor: Any) -> None:
+    with pytest.raises(northbridge.ArgumentsError, match=r"RecompilationMonitor\(warn_after=0\): not 1 or more"):
+        monitor(warn_after=0)
+
+
+class TestOnAChip:
+    """The counts of the vendor, and a chip that compiles nothing."""
+
+    class Counting(northbridge.Acceleration):
+        count = 5.0
+
+        def compilations(self) -> dict[str, float]:
+            self.count += 1
+            return {"graphs compiled": self.count}
+
+    def test_the_vendors_counts_are_those_since_the_start(
+        self, monitor: Any, fit: Any, run_on: Callable[[Backend], None]
+    ) -> None:
+        run_on(replace(named.load("cpu_sim"), acceleration=self.Counting()))
+        watch = monitor()
+        fit(watch, 4, accelerator="cpu_sim", devices=1)
+
+        assert 1 <= watch.counts()["graphs compiled"] < 6
+        assert "graphs compiled: " in watch.table()
+
+    def test_a_chip_that_compiles_nothing_refuses_it(self, monitor: Any, fit: Any, claims: Any) -> None:
+        claims(recompilation=northbridge.no("its kernels are built in"))
+
+        with pytest.raises(
+            northbridge.UnsupportedError,
+            match=r"'cpu_sim' has no graphs to count: its kernels are built in\. Fix: leave it out",
+        ) as caught:
+            fit(monitor(), 4, accelerator="cpu_sim", devices=1)
+        assert caught.value.capability == "recompilation"

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import importlib
+import random
+from itertools import chain
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, DistributedSampler
+
+import northbridge
+from northbridge import BucketBatchSampler
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
+
+BOUNDARIES = [4, 8, 16]
+LENGTHS = [random.Random(seed).randint(1, 16) for seed in range(50)]
+
+
+def bucket_of(index: int) -> int:
+    return next(boundary for boundary in BOUNDARIES if LENGTHS[index] <= boundary)
+
+
+def sampler(**options: Any) -> BucketBatchSampler:
+    return BucketBatchSampler(LENGTHS, **{"batch_size": 4, "boundaries": BOUNDARIES, **options})
+
+
+def of_rank(rank: int, ranks: int = 2, **options: Any) -> BucketBatchSampler:
+    return sampler(sampler=DistributedSampler(LENGTHS, num_replicas=ranks, rank=rank), **options)  # type: ignore[arg-type]
+
+
+class TestOneRank:
+    def test_each_batch_is_of_one_bucket_and_each_sample_once(self) -> None:
+        batches = list(sampler(shuffle=True))
+
+        assert [len({bucket_of(index) for index in batch}) for batch in batches] == [1] * len(batches)
+        assert sorted(chain.from_iterable(batches)) == list(range(len(LENGTHS)))
+        assert len(sampler()) == len(batches)
+
+    def test_batches_are_whole_but_for_the_last_of_each_bucket(self) -> None:
+        batches = list(sampler())
+
+        assert sum(len(batch) < 4 for batch in batches) <= len(BOUNDARIES)
+
+    def test_drop_last_leaves_only_whole_batches(self) -> None:
+        batches = list(sampler(drop_last=True, shuffle=True))
+
+        assert {len(batch) for batch in batches} == {4}
+        assert len(batches) == len(sampler(drop_last=True)) < len(sampler())
+
+    def test_an_epoch_has_its_own_order_and_can_be_repeated(self) -> None:
+        shuffled = sampler(shuffle=True, seed=3)
+        first, again = list(shuffled), list(shuffled)
+        shuffled.set_epoch(1)
+        second = list(shuffled)
+
+        assert first == again == list(sampler(shuffle=True, seed=3))
+        assert first != second
+        assert list(sampler(shuffle=True, seed=9)) not in (first, second)
+        assert len(first) == len(second)
+
+    def test_without_shuffle_every_epoch_is_the_same(self) -> None:
+        plain = sampler()
+        first = list(plain)
+        plain.set_epoch(5)
+
+        assert list(plain) == first
+
+
+class TestSeveralRanks:
+    @pytest.mark.parametrize("ranks", [2, 3])
+    @pytest.mark.parametrize("drop_last", [False, True])
+    def test_in_each_step_ranks_share_a_bucket_and_a_size(self, ranks: int, drop_last: bool) -> None:
+        batches = [list(of_rank(rank, ranks, drop_last=drop_last, shuffle=True)) for rank in range(ranks)]
+
+        assert {len(each) for each in batches} == {len(of_rank(0, ranks, drop_last=drop_last))}
+        for step in zip(*batches, strict=True):
+            assert len({bucket_of(index) for batch in step for index in batch}) == 1
+            assert len({len(batch) for batch in step}) == 1
+
+    def test_every_sample_is_seen_and_few_are_seen_twice(self) -> None:
+        seen = [index for rank in range(2) for batch in of_rank(rank, shuffle=True) for index in batch]
+
+        assert set(seen) == set(range(len(LENGTHS)))
+        assert len(seen) - len(LENGTHS) <= len(BOUNDARIES)  # one more for each bucket with an odd number
+
+    def test_a_bucket_of_one_sample_fills_all_ranks(self) -> None:
+        alone = [
+            list(BucketBatchSampler([1], 4, [4], sampler=DistributedSampler([1], num_replicas=3, rank=rank)))  # type: ignore[arg-type]
+            for rank in range(3)
+        ]
+
+        assert alone == [[[0]]] * 3
+
+    def test_the_epoch_reaches_it_through_the_distributed_sampler(self) -> None:
+        distributed = of_rank(0, shuffle=True)
+        first = list(distributed)
+        assert isinstance(distributed.sampler, DistributedSampler)
+        distributed.sampler.set_epoch(1)
+
+        assert list(distributed) != first
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES.values(), ids=NAMESPACES)
+class TestLightning:
+    def replaced(self, namespace: Namespace, own: BucketBatchSampler, **found: Any) -> BucketBatchSampler:
+        """Return the batch sampler that Lightning builds for a rank from the user's."""
+        importlib.import_module(namespace.name)
+        data = namespace.module("utilities.data")
+        loader: DataLoader[Any] = DataLoader(torch.zeros(len(LENGTHS)), batch_sampler=own)  # type: ignore[arg-type]
+        new = found.pop("sampler", None) or DistributedSampler(LENGTHS, num_replicas=2, rank=1)  # type: ignore[arg-type]
+        rebuilt: BucketBatchSampler = data._update_dataloader(loader, new, **found).batch_sampler
+        return rebuilt
+
+    def test_its_sampler_tells_the_rank_and_changes_nothing_else(self, namespace: Namespace) -> None:
+        rebuilt = self.replaced(namespace, sampler(shuffle=True, seed=7, drop_last=True))
+
+        assert (rebuilt.rank, rebuilt.num_replicas) == (1, 2)
+        assert list(rebuilt) == list(of_rank(1, shuffle=True, seed=7, drop_last=True))
+
+    def test_built_inside_a_dataloader_method_it_is_replaced_as_well(self, namespace: Namespace) -> None:
+        from torch.utils.data import BatchSampler
+
+        with namespace.fabric_module("utilities.data")._replace_dunder_methods(BatchSampler):
+            own = BucketBatchSampler(LENGTHS, 4, BOUNDARIES, shuffle=True)
+
+        assert list(self.replaced(namespace, own)) == list(of_rank(1, shuffle=True))
+
+    def test_its_epochs_reach_the_sampler(self, namespace: Namespace) -> None:
+        own = sampler(shuffle=True)
+        first = list(own)
+        namespace.fabric_module("utilities.data")._set_sampler_epoch(DataLoader([0], batch_sampler=own), 1)  # type: ignore[arg-type]
+
+        assert list(own) != first
+
+    def test_a_prediction_repeats_no_sample(self, namespace: Namespace) -> None:
+        if not namespace.is_trainer:
+            pytest.skip("a Fabric has no prediction of its own")
+        overrides = namespace.module("overrides.distributed")
+        unrepeated = [
+            overrides.UnrepeatedDistributedSampler(LENGTHS, num_replicas=2, rank=rank, shuffle=False) for rank in (0, 1)
+        ]
+        mode = namespace.module("trainer.states").RunningStage.PREDICTING
+        batches = [list(self.replaced(namespace, sampler(), sampler=each, mode=mode)) for each in unrepeated]
+
+        assert sorted(index for rank in batches for batch in rank for index in batch) == list(range(len(LENGTHS)))
+
+
+class TestWrongArguments:
+    def test_a_sample_that_no_bucket_holds(self) -> None:
+        with pytest.raises(
+            northbridge.ArgumentsError,
+            match=r"a sample of length 17 is longer than the last boundary, 16\. Fix: add a boundary, or cut",
+        ):
+            BucketBatchSampler([3, 17], 2, BOUNDARIES)
+
+    @pytest.mark.parametrize("boundaries", [[], [8, 4], [4, 4], [0, 4]])
+    def test_boundaries_that_do_not_ascend(self, boundaries: list[int]) -> None:
+        with pytest.raises(northbridge.ArgumentsError, match=r"boundaries=\[.*\]: not ascending lengths"):
+            BucketBatchSampler([3], 2, boundaries)
+
+    def test_no_batch_size(self) -> None:
+        with pytest.raises(northbridge.ArgumentsError, match="batch_size=0: expected 1 or more"):
+            sampler(batch_size=0)

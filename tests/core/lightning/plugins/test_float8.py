@@ -1,0 +1,389 @@
+"""The float8 precision: its layers, its refusals, and where users write it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.core.lightning.conftest import Build, Claims
+from tests.core.lightning.plugins.test_precision import precision_of
+from tests.engines import needs_engines, with_engines
+from tests.scripts import run_script
+from torch import nn
+
+import northbridge
+from northbridge.capabilities import no
+from northbridge.discovery import named
+from northbridge.lightning.classes import classes
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.plugins.float8 import convert_linears
+
+pytestmark = pytest.mark.usefixtures("chip")
+
+
+class Rounded(nn.Linear):
+    """A layer of the engine below."""
+
+
+class Rounding(northbridge.Float8Engine):
+    """An engine without a library: it rounds the output to three bits of mantissa."""
+
+    def read_recipe(self, recipe: Any) -> Any:
+        if recipe not in (None, "coarse"):
+            raise northbridge.ArgumentsError(f"recipe={recipe!r} is not 'coarse'")
+        return recipe or "fine"
+
+    def convert(self, linear: nn.Linear, recipe: Any) -> nn.Module:
+        made = Rounded(linear.in_features, linear.out_features, bias=False, device="meta")
+        made.weight, made.bias = linear.weight, linear.bias
+        return made
+
+    def is_converted(self, module: nn.Module) -> bool:
+        return isinstance(module, Rounded)
+
+
+class Emulating(Rounding):
+    emulates = True
+
+
+@pytest.fixture(autouse=True)
+def engines(monkeypatch: pytest.MonkeyPatch, chip: None) -> dict[str, northbridge.Float8Engine]:
+    """The engines of the chip."""
+    offered: dict[str, northbridge.Float8Engine] = {"rounding": Rounding(), "emulating": Emulating()}
+
+    def float8_engines(self: northbridge.Acceleration) -> Mapping[str, northbridge.Float8Engine]:
+        return offered
+
+    monkeypatch.setattr(type(named.load("cpu_sim").acceleration), "float8_engines", float8_engines)
+    return offered
+
+
+class Own(nn.Linear):
+    """A user's layer."""
+
+
+def model() -> nn.Module:
+    net = nn.Sequential(nn.Linear(32, 48), nn.Sequential(nn.Linear(48, 16), nn.ReLU()), Own(16, 16))
+    net.add_module("head", nn.Linear(16, 10))
+    return net
+
+
+def chosen(net: nn.Module) -> list[str]:
+    """Return the names of the layers in float8."""
+    return [name for name, each in net.named_modules() if isinstance(each, Rounded)]
+
+
+def test_lightnings_word_asks_for_it(namespace: Namespace, build: Build) -> None:
+    plugin = precision_of(build(accelerator="cpu_sim", devices=1, precision="transformer-engine"))
+
+    assert type(plugin) is classes(namespace).float8_precision
+    assert isinstance(plugin, northbridge.Float8Precision)
+    assert isinstance(plugin, namespace.module("plugins").Precision)
+
+
+def test_the_public_name_serves_each_namespace(namespace: Namespace, build: Build) -> None:
+    mine = northbridge.Float8Precision(engine="emulating", recipe="coarse", skip=["head"])
+
+    plugin = precision_of(build(accelerator="cpu_sim", devices=1, plugins=[mine]))
+
+    assert plugin is mine
+    assert type(plugin) is classes(namespace).float8_precision
+    assert (plugin.engine, plugin.recipe, plugin.skip) == ("emulating", "coarse", ("head",))
+
+
+def test_a_strategy_may_hold_it(namespace: Namespace, build: Build) -> None:
+    argument = "precision_plugin" if namespace.is_trainer else "precision"
+    mine = northbridge.Float8Precision()
+    strategy = namespace.module("strategies").DDPStrategy(**{argument: mine})
+
+    assert precision_of(build(accelerator="cpu_sim", devices=1, strategy=strategy)) is mine
+
+
+def test_one_of_another_namespace_is_converted(namespace: Namespace, build: Build) -> None:
+    for other in NAMESPACES.values():
+        theirs = classes(other).float8_precision(skip=["head"])
+
+        plugin = precision_of(build(accelerator="cpu_sim", devices=1, plugins=theirs))
+
+        assert type(plugin) is classes(namespace).float8_precision
+        assert plugin.skip == ("head",)
+
+
+def test_it_survives_pickling(build: Build) -> None:
+    plugin = precision_of(build(accelerator="cpu_sim", devices=1, precision="transformer-engine"))
+
+    again = pickle.loads(pickle.dumps(plugin))
+
+    assert chosen(again.convert_module(model())) == ["0", "1.0"]
+
+
+def test_layers_keep_their_parameters_and_names(build: Build) -> None:
+    net = model()
+    before = dict(net.named_parameters())
+    plugin = precision_of(build(accelerator="cpu_sim", devices=1, precision="transformer-engine"))
+
+    plugin.convert_module(net)
+
+    assert all(each is before[name] for name, each in net.named_parameters())
+    assert list(net.state_dict()) == list(before)
+
+
+def test_the_log_names_layers_that_stay(build: Build, logged: list[str]) -> None:
+    plugin = precision_of(build(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Precision(skip=["1"])))
+
+    plugin.convert_module(model())
+
+    assert logged[-1] == (
+        "Training 1 linear layer in float8 with rounding; not in float8: 1.0 (skip=), 2 (a Own, not torch.nn.Linear),"
+        " head (16 x 10, not multiples of 16)"
+    )
+
+
+def test_emulation_is_said(build: Build) -> None:
+    mine = northbridge.Float8Precision("emulating")
+    plugin = precision_of(build(accelerator="cpu_sim", devices=1, plugins=mine))
+
+    with pytest.warns(UserWarning, match=r"^emulating emulates float8 on 'cpu_sim': it rounds to float8, but"):
+        plugin.convert_module(model())
+
+
+@pytest.mark.parametrize(
+    ("skip", "left"),
+    [
+        ((), ["0", "1.0"]),
+        (["0"], ["1.0"]),
+        (["1"], ["0"]),
+        (["1.*"], ["0"]),
+        (lambda name, layer: layer.out_features == 48, ["1.0"]),
+    ],
+)
+def test_layers_are_left_out_by_name_pattern_or_function(skip: Any, left: list[str]) -> None:
+    converted, _ = convert_linears(model(), Rounding(), None, skip)
+
+    assert chosen(converted) == left
+
+
+def test_a_name_that_no_module_has_is_an_error() -> None:
+    with pytest.raises(northbridge.ArgumentsError) as caught:
+        convert_linears(model(), Rounding(), None, ["haed"])
+
+    assert str(caught.value) == "Float8Precision(skip=…): the model has no module 'haed'. Did you mean 'head'?"
+
+
+def test_a_skip_that_is_one_string_is_an_error() -> None:
+    with pytest.raises(
+        northbridge.ArgumentsError, match=r"skip='head'\) is neither a list of names .* skip=\['head'\]"
+    ):
+        northbridge.Float8Precision(skip="head")
+
+
+def test_a_model_without_a_fitting_layer_is_an_error(build: Build) -> None:
+    plugin = precision_of(build(accelerator="cpu_sim", devices=1, precision="transformer-engine"))
+
+    with pytest.raises(northbridge.UnsupportedError) as caught:
+        plugin.convert_module(nn.Sequential(nn.Linear(5, 16)))
+
+    assert str(caught.value) == (
+        "no layer of Sequential can be trained in float8: it has 0 (5 x 16, not multiples of 16). Fix: multiples of 16"
+        " for the features of its layers, or precision='bf16-mixed'"
+    )
+
+
+def test_a_model_that_is_one_layer_becomes_another_and_only_once() -> None:
+    converted, _ = convert_linears(nn.Linear(16, 16), Rounding(), None, ())
+    again, kept = convert_linears(converted, Rounding(), None, ())
+
+    assert isinstance(converted, Rounded)
+    assert again is converted
+    assert kept == {}
+
+
+def test_a_shared_layer_stays_shared_with_its_hooks() -> None:
+    shared, seen = nn.Linear(16, 16), []
+    shared.register_forward_hook(lambda *given: seen.append(given))
+    net = nn.Sequential(shared, nn.ReLU(), shared).eval()
+
+    convert_linears(net, Rounding(), None, ())
+    net(torch.zeros(2, 16))
+
+    assert net[0] is net[2]
+    assert isinstance(net[0], Rounded)
+    assert not net[0].training
+    assert len(seen) == 2
+
+
+def test_the_forward_pass_is_under_autocast(build: Build) -> None:
+    plugin = precision_of(build(accelerator="cpu_sim", devices=1, precision="transformer-engine"))
+
+    with plugin.forward_context():
+        assert torch.get_autocast_dtype("cpu_sim") == torch.bfloat16
+        assert torch.is_autocast_enabled("cpu_sim")
+
+
+@pytest.mark.parametrize("written", [{"precision": "transformer-engine"}, {"plugins": "Float8Precision()"}], ids=str)
+def test_a_chip_that_denies_it_refuses(build: Build, claims: Claims, written: dict[str, Any]) -> None:
+    claims(float8=no("its matrix unit has none"))
+    arguments = written if "precision" in written else {"plugins": northbridge.Float8Precision()}
+    asked = written.get("plugins", "precision='transformer-engine'")
+
+    with pytest.raises(northbridge.UnsupportedError) as caught:
+        build(accelerator="cpu_sim", devices=1, **arguments)
+
+    assert str(caught.value) == (
+        f"{asked}: 'cpu_sim' has no float8: its matrix unit has none. Fix: precision='bf16-mixed'"
+    )
+    assert caught.value.capability == "float8"
+
+
+def test_a_chip_without_an_engine_refuses(build: Build, engines: dict[str, northbridge.Float8Engine]) -> None:
+    engines.clear()
+
+    with pytest.raises(northbridge.UnsupportedError) as caught:
+        build(accelerator="cpu_sim", devices=1, precision="transformer-engine")
+
+    assert str(caught.value) == (
+        "float8 training does not run on 'cpu_sim': it offers no engine. Fix: precision='bf16-mixed'"
+    )
+
+
+def test_an_unknown_engine_is_refused_with_those_that_there_are(build: Build) -> None:
+    with pytest.raises(northbridge.UnsupportedError) as caught:
+        build(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Precision("nvidia"))
+
+    assert str(caught.value) == (
+        "float8 training with engine='nvidia' does not run on 'cpu_sim': it offers 'rounding', 'emulating'."
+        " Fix: engine='rounding'"
+    )
+
+
+def test_a_recipe_is_read_before_training(build: Build) -> None:
+    with pytest.raises(northbridge.ArgumentsError, match="recipe='fast' is not 'coarse'"):
+        build(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Precision(recipe="fast"))
+
+
+def test_float16_outputs_are_refused(build: Build) -> None:
+    with pytest.raises(northbridge.UnsupportedError) as caught:
+        build(accelerator="cpu_sim", devices=1, precision="transformer-engine-float16")
+
+    assert str(caught.value) == (
+        "precision='transformer-engine-float16' runs on CUDA only: float8 layers return bfloat16 on 'cpu_sim'. Fix:"
+        " precision='transformer-engine'"
+    )
+
+
+def test_a_run_on_the_cpu_is_told_where_it_runs(namespace: Namespace, build: Build) -> None:
+    plugin = precision_of(build(accelerator="cpu", devices=1, plugins=northbridge.Float8Precision()))
+
+    with pytest.raises(northbridge.UnsupportedError, match=r"^Float8Precision has no chip: it runs on Northbridge's"):
+        plugin.convert_module(model())
+
+
+TRAINED = """
+import json, os, sys, warnings
+import lightning.pytorch as pl
+import torch
+from lightning.fabric import Fabric
+from torchao.float8 import convert_to_float8_training
+import northbridge
+
+ROWS = torch.randn(32, 32, generator=torch.Generator().manual_seed(3))
+
+def model():
+    torch.manual_seed(5)
+    return torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.ReLU(), torch.nn.Linear(48, 16))
+
+class Module(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = model()
+    def training_step(self, batch, index):
+        loss = (self.net(batch).float() - 1).square().mean()
+        self.log("loss", loss, sync_dist=True)
+        return loss
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), 0.01)
+
+def train(net, forward, rows):
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(3):
+        loss = forward(rows).float().square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return [each.detach().cpu() for each in net.parameters()]
+
+def on_the_cpu(net):
+    def forward(rows):
+        with torch.autocast("cpu", torch.bfloat16):
+            return net(rows.bfloat16())
+    return forward
+
+warnings.simplefilter("ignore")
+found = {}
+if "LOCAL_RANK" not in os.environ:
+    fabric = Fabric(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Precision())
+    net = fabric.setup_module(model())
+    chips = train(net, net, ROWS.to(fabric.device))
+    recipes = {recipe: northbridge.TorchAO().read_recipe(recipe) for recipe in ("tensorwise", "rowwise")}
+    found["rowwise"] = recipes["rowwise"].round_scales_to_power_of_2
+    found["emulated"] = northbridge.TorchAO(emulates=True).read_recipe(recipes["rowwise"]).emulate
+    try:
+        northbridge.TorchAO().read_recipe("columnwise")
+    except northbridge.ArgumentsError as error:
+        found["unknown"] = str(error)
+    with torch.inference_mode():
+        found["evaluated"] = str(net(ROWS.to(fabric.device)).dtype)
+    net = convert_to_float8_training(model())
+    found["as on the CPU"] = all(map(torch.equal, chips, train(net, on_the_cpu(net), ROWS)))
+trainer = pl.Trainer(accelerator="cpu_sim", devices=2, precision="transformer-engine", max_epochs=4,
+                     logger=False, enable_progress_bar=False, enable_model_summary=False)
+module = Module()
+begin = (module.net(ROWS).float() - 1).square().mean().item()
+trainer.fit(module, torch.utils.data.DataLoader(ROWS, 8))
+sums = torch.stack([each.detach().double().sum() for each in module.parameters()]).cpu()
+both = trainer.strategy.all_gather(sums.to(trainer.strategy.root_device)).cpu()
+if trainer.global_rank == 0:
+    found["ranks agree"] = torch.equal(both[0], both[1])
+    found["loss"] = [begin, trainer.callback_metrics["loss"].item()]
+    found["layers"] = [type(each).__name__ for each in module.net]
+    print(json.dumps(found))
+"""
+
+
+@needs_engines
+def test_torchao_trains_as_on_the_cpu_and_on_two_ranks(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAINED)
+
+    ran = run_script(script, folder=tmp_path, environ=with_engines())
+
+    assert ran.status == 0, ran.said
+    found = json.loads(next(line for line in ran.said.splitlines() if line.startswith("{")))
+    assert found["as on the CPU"]
+    assert found["ranks agree"]
+    assert (found["rowwise"], found["emulated"], found["evaluated"]) == (True, True, "torch.bfloat16")
+    assert found["unknown"] == (
+        "recipe='columnwise' is not a recipe of torchao. Fix: one of tensorwise, rowwise, rowwise_with_gw_hp, or a"
+        " torchao.float8.Float8LinearConfig"
+    )
+    assert found["loss"][1] < found["loss"][0] / 2
+    assert found["layers"] == ["_AutocastLinear", "ReLU", "_AutocastLinear"]
+    assert "Training 2 linear layers in float8 with torchao" in ran.said
+    _reopen_without_float8(next(tmp_path.rglob("*.ckpt")))
+
+
+def _reopen_without_float8(checkpoint: Path) -> None:
+    kept = torch.load(checkpoint, weights_only=True)
+    net = nn.Sequential(nn.Linear(32, 48), nn.ReLU(), nn.Linear(48, 16))
+    optimizer = torch.optim.AdamW(net.parameters())
+
+    net.load_state_dict({key.removeprefix("net."): value for key, value in kept["state_dict"].items()})
+    optimizer.load_state_dict(kept["optimizer_states"][0])
+
+    moments = [optimizer.state[each]["exp_avg"].shape for each in net.parameters()]
+    assert moments == [each.shape for each in net.parameters()]

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from northbridge.lightning.profilers.trace import Event, TraceError, read_trace
+
+HOST = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 77, "tid": 77, "ts": 1.0, "dur": 9.0}
+KERNEL = {"ph": "X", "cat": "kernel", "name": "mm", "pid": 0, "tid": 7, "ts": 2.0, "dur": 4.5}
+
+
+def written(path: Path, *events: Any) -> Path:
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return path
+
+
+def test_kernels_are_the_devices_and_operators_the_hosts(tmp_path: Path) -> None:
+    trace = read_trace(written(tmp_path / "trace.json", HOST, KERNEL, HOST, {"ph": "s", "cat": "ac2g", "name": "f"}))
+
+    assert trace.events == (Event("mm", 4.5),)
+    assert trace.host == {"cpu_op": 2}
+
+
+@pytest.mark.parametrize("kind", ["process_labels", "process_name"])
+@pytest.mark.parametrize("label", ["GPU 0", "/device:HPU:0"])
+def test_a_row_that_is_labelled_is_a_devices(tmp_path: Path, kind: str, label: str) -> None:
+    named = {"ph": "M", "name": kind, "pid": 5, "args": {"labels": label}}
+    events = ({**KERNEL, "pid": 5, "cat": category, "name": category} for category in ("Memcpy", "Runtime"))
+
+    trace = read_trace(written(tmp_path / "trace.json", named, HOST, *events))
+
+    assert [event.name for event in trace.events] == ["Memcpy", "Runtime"]
+
+
+def test_waits_and_annotations_on_a_devices_row_are_not_its_work(tmp_path: Path) -> None:
+    spans = ({**KERNEL, "cat": category} for category in ("gpu_user_annotation", "cuda_sync", "overhead"))
+
+    assert read_trace(written(tmp_path / "trace.json", KERNEL, *spans)).events == (Event("mm", 4.5),)
+
+
+def test_a_compressed_trace_and_a_bare_list_of_events(tmp_path: Path) -> None:
+    bare = tmp_path / "trace.json"
+    bare.write_text(json.dumps([KERNEL]))
+    packed = tmp_path / "trace.json.gz"
+    packed.write_bytes(gzip.compress(bare.read_bytes()))
+
+    assert read_trace(packed).events == read_trace(bare).events == (Event("mm", 4.5),)
+
+
+def test_a_truncated_file_says_what_to_do(tmp_path: Path) -> None:
+    path = written(tmp_path / "trace.json", KERNEL, KERNEL)
+    path.write_bytes(path.read_bytes()[:-20])
+
+    with pytest.raises(TraceError) as raised:
+        read_trace(path)
+
+    assert str(raised.value).startswith(f"{path} is not complete JSON: ")
+    assert str(raised.value).endswith("Fix: profile again; a run that is ended writes half a file")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"{}", "is JSON, but has no list 'traceEvents'. Fix: name a trace of torch.profiler"),
+        (b'{"traceEvents": [3]}', "has an event that is not an object: 3"),
+        (b'[{"ph": "X", "name": "mm", "dur": "4"}]', "event 'mm' has the duration '4', not a number from 0"),
+        (b'[{"ph": "X", "name": "mm", "dur": -1}]', "event 'mm' has the duration -1, not a number from 0"),
+        (b'[{"ph": "X", "name": "mm", "dur": NaN}]', "event 'mm' has the duration nan, not a number from 0"),
+        (b"[" * 100_000, "is not complete JSON"),
+        (b"\xff\xfe", "is not complete JSON"),
+    ],
+)
+def test_what_is_not_a_trace_says_why(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(content)
+
+    with pytest.raises(TraceError) as raised:
+        read_trace(path)
+
+    assert told in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["missing.json", "damaged.json.gz", "short.json.gz"])
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str) -> None:
+    (tmp_path / "damaged.json.gz").write_bytes(b"no gzip")
+    (tmp_path / "short.json.gz").write_bytes(gzip.compress(b"[]" * 99)[:-9])
+
+    with pytest.raises(TraceError, match=f"{name} cannot be read: "):
+        read_trace(tmp_path / name)
