@@ -13,7 +13,7 @@ help: ## what there is
 demo: setup ## train a small ConvNet on real digits, on two simulated chips
 	@$(RUN)/python examples/digits.py
 
-test: setup chips ## run the tests that need no training, and a few that train; about 10 minutes on 2 cores
+test: setup chips engines ## run the tests that need no training, and a few that train; about 10 minutes on 2 cores
 	@echo "make test: one suite more at once than there are cores; ARGS goes to pytest, and ARGS=--tier-report lists what is left out"
 	@$(RUN)/python -m tests standard $(ARGS)
 
