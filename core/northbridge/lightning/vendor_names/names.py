@@ -283,7 +283,6 @@ class ProfilerName(VendorName):
     """A vendor's name for Lightning's PyTorchProfiler, such as ``AcmeProfiler()``, with its arguments and defaults."""
 
     kind = "PyTorchProfiler"
-    home = "lightning.pytorch.profilers"
 
     defaults: ClassVar[Mapping[str, Any]] = {}
     """The arguments whose default differs from Lightning's."""
@@ -297,12 +296,15 @@ class ProfilerName(VendorName):
 
     @classmethod
     def stands_for(cls, base: type) -> bool:
-        return _runs_on(cls.backend_name) and base.__name__ == cls.kind and base.__module__ in _HOMES_OF_PROFILERS
+        own = base.__name__ == cls.kind and base.__module__ in _HOMES_OF_PROFILERS
+        return is_vendors(cls) and _runs_on(cls.backend_name) and own
 
     def settle(self, namespace: Namespace) -> Any:
         """Become the PyTorchProfiler of ``namespace``. Raises Lightning's error for a bad value."""
-        profiler = namespace.module("profilers").PyTorchProfiler
-        return self.become(profiler(**{**self.defaults, **self.arguments}))
+        return self.become(self.make_draft(namespace))
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        return namespace.module("profilers").PyTorchProfiler(**{**self.defaults, **self.arguments})
 
 
 def unsupported_names(module: str, *, backend: str, instead: Mapping[str, tuple[str, str]]) -> Callable[[str], type]:

@@ -17,6 +17,7 @@ from tests.core.lightning.vendor_names.test_draft import (
     SimCheckpointIO,
     SimDDPStrategy,
     SimPrecision,
+    SimProfiler,
     SimSingleStrategy,
 )
 
@@ -71,6 +72,12 @@ class Noting(SimCheckpointIO):
         self.saved = path
         above: Any = super()
         above.save_checkpoint(checkpoint, path, storage_options)
+
+
+class Describing(SimProfiler):
+    def summary(self) -> str:
+        above: Any = super()
+        return f"mine: {above.summary()}"
 
 
 class Clipping(SimPrecision):
@@ -178,3 +185,14 @@ def test_a_class_that_drops_its_arguments_is_refused() -> None:
         Silent()
 
     assert str(refusal.value) == "Silent.__init__() does not call super().__init__(). Fix: call it first"
+
+
+@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
+def test_a_derived_profiler_becomes_lightnings(namespace: Namespace, build: Build) -> None:
+    profiler = Describing(filename="fit")
+
+    found = build(accelerator="cpu_sim", devices=1, profiler=profiler).profiler
+
+    assert found is profiler
+    assert isinstance(found, (Describing, namespace.module("profilers").PyTorchProfiler))
+    assert (found.filename, found.summary()[:5]) == ("fit", "mine:")

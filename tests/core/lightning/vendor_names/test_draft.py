@@ -38,6 +38,14 @@ class SimPrecision(northbridge.PrecisionName, backend="cpu_sim"):
     pass
 
 
+class SimProfiler(northbridge.ProfilerName, backend="cpu_sim"):
+    positional = ("dirpath", "filename")
+
+
+def test_profiler_answers_with_its_arguments() -> None:
+    assert SimProfiler(filename="fit").filename == "fit"
+
+
 def test_root_device_has_no_index_before_a_run() -> None:
     assert SimSingleStrategy().root_device == torch.device("cpu_sim")
     assert SimDDPStrategy().root_device == torch.device("cpu_sim")

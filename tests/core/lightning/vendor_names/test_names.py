@@ -11,6 +11,12 @@ from typing import Any
 import pytest
 import torch
 from tests.core.lightning.conftest import Build, Claims
+from tests.core.lightning.vendor_names.test_draft import (
+    SimAccelerator,
+    SimCheckpointIO,
+    SimDDPStrategy,
+    SimSingleStrategy,
+)
 
 import northbridge
 from northbridge.errors import ArgumentsError, BackendNotFoundError, DevicesError, UnsupportedError
@@ -20,22 +26,6 @@ from northbridge.lightning.vendor_names import arguments
 
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
-
-
-class SimAccelerator(northbridge.AcceleratorName, backend="cpu_sim"):
-    pass
-
-
-class SimDDPStrategy(northbridge.DDPStrategyName, backend="cpu_sim"):
-    pass
-
-
-class SimSingleStrategy(northbridge.SingleDeviceStrategyName, backend="cpu_sim"):
-    pass
-
-
-class SimCheckpointIO(northbridge.CheckpointIOName, backend="cpu_sim"):
-    pass
 
 
 class SimPrecision(northbridge.PrecisionName, backend="cpu_sim"):
