@@ -142,7 +142,7 @@ def metrics_of_process() -> list[Metric]:
 
 
 def metric_global(name: str) -> Metric | None:
-    """Return the metric that counts from the import on; None if there is none of this name."""
+    """Return the metric ``name`` of the process; None for an unknown name."""
     return _global.get(name)
 
 
