@@ -18,7 +18,7 @@ from typing_extensions import Self
 from northbridge.errors import SettingsError
 from northbridge.untrusted.text import shorten
 
-_WRITTEN = "_NORTHBRIDGE_WROTE_"
+WRITTEN = "_NORTHBRIDGE_WROTE_"
 """Prefix of a variable's name, for the variable that holds the text written by :meth:`Settings.write`."""
 
 
@@ -76,7 +76,7 @@ class Settings(pydantic.BaseModel):
         given = {
             name: text
             for name, text in source.items()
-            if name.startswith(cls.prefix) and text and source.get(_WRITTEN + name) != text
+            if name.startswith(cls.prefix) and text and source.get(WRITTEN + name) != text
         }
         fields = {cls.variable(field): field for field in cls.model_fields}
         for name, text in given.items():
@@ -96,7 +96,7 @@ class Settings(pydantic.BaseModel):
         The user did not choose it: :meth:`read` counts the variable as unset while it holds ``text``.
         """
         name = cls.variable(field)
-        os.environ[name] = os.environ[_WRITTEN + name] = text
+        os.environ[name] = os.environ[WRITTEN + name] = text
 
     @classmethod
     def _unknown(cls, name: str, text: str) -> SettingsError:
