@@ -84,6 +84,9 @@ def test_process_that_outlives_its_run_is_killed(place: str, tmp_path: Path, mon
     monkeypatch.setattr(stacks, "_LINGER_S", 0.2)
     environ = {**os.environ, RUN: str(tmp_path)} if place == "/" else os.environ
     with subprocess.Popen(["sleep", "60"], cwd=tmp_path / place, env=environ, start_new_session=True) as process:
+        while not Path(f"/proc/{process.pid}/environ").read_bytes():
+            time.sleep(0.01)  # Popen returns a moment before Linux shows the variables of the new program
+
         assert await_ends(tmp_path) == ["sleep 60"]
 
         kill_left(tmp_path)
