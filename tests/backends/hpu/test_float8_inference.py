@@ -65,6 +65,19 @@ def test_a_cast_ends_where_the_generation_does(
     assert again.tolist() == [1.0, -2 * largest]
 
 
+def test_a_cast_does_not_depend_on_how_a_model_is_quantized(hpu: object) -> None:
+    from habana_frameworks.torch.utils.experimental import _set_is_dynamic_quantization
+
+    wide = torch.linspace(-3, 3, 16, device="hpu")
+
+    found = []
+    for dynamic in (True, False):
+        _set_is_dynamic_quantization(dynamic)
+        found.append(torch.ops.hpu.cast_to_fp8_v2(wide, None, False, False, torch.float8_e4m3fn)[0].float().tolist())
+
+    assert found[0] == found[1]
+
+
 def test_a_product_has_its_scales_and_its_bias(hpu: object) -> None:
     left, right = (torch.full((2, 2), 2.0, device="hpu").to(torch.float8_e4m3fn) for _ in range(2))
     bias, before = torch.ones(2, device="hpu"), torch.ones(2, 2, device="hpu")
