@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from northbridge.lightning.data.bucket_batch_sampler import BucketBatchSampler as BucketBatchSampler
     from northbridge.lightning.data.padding_collate import PaddingCollate as PaddingCollate
     from northbridge.lightning.plugins.float8 import Float8Precision as Float8Precision
+    from northbridge.lightning.plugins.float8_inference import Float8Inference as Float8Inference
     from northbridge.lightning.vendor_names.names import (
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
@@ -161,6 +162,7 @@ _HOMES = {
     "northbridge.lightning.data.bucket_batch_sampler": ("BucketBatchSampler",),
     "northbridge.lightning.data.padding_collate": ("PaddingCollate",),
     "northbridge.lightning.plugins.float8": ("Float8Precision",),
+    "northbridge.lightning.plugins.float8_inference": ("Float8Inference",),
     "northbridge.lightning.compiled_blocks": ("compile_blocks",),
     "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),
     "northbridge.lightning.vendor_names.names": (

@@ -110,7 +110,7 @@ class Capabilities:
     """Forking must only work in a process that has not used a card."""
 
     float8: Claim = _claim("linear layers are trained in float8")
-    """If ``no``, precision="transformer-engine" and Float8Precision get an error."""
+    """If ``no``, precision="transformer-engine", Float8Precision and Float8Inference get an error."""
 
     graphs: Claim = _claim("steps are captured once and replayed")
     compile: Claim = _claim("torch.compile with the backend that the bridge names")

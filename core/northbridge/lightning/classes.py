@@ -14,6 +14,7 @@ from northbridge.lightning.launchers.subprocess_script import _SubprocessScriptL
 from northbridge.lightning.namespaces import Classes, Namespace
 from northbridge.lightning.plugins.checkpoint_io import _CheckpointIOMixin
 from northbridge.lightning.plugins.float8 import Float8Precision
+from northbridge.lightning.plugins.float8_inference import Float8Inference
 from northbridge.lightning.plugins.layer_sync import _LayerSyncMixin
 from northbridge.lightning.strategies.ddp import _DDPMixin
 from northbridge.lightning.strategies.fabric import _FabricMixin
@@ -57,6 +58,7 @@ COMBINATIONS = (
     Combination(*_SHARDED, (_TrainerModelParallelMixin,), ("Trainer",)),
     Combination(*_SHARDED, (_FabricModelParallelMixin,), ("Fabric",)),
     Combination("float8_precision", "Float8Precision", "plugins", "Precision", (Float8Precision,)),
+    Combination("float8_inference", "Float8Inference", "plugins", "Precision", (Float8Inference,)),
     Combination("checkpoint_io", "CheckpointIO", "plugins", "TorchCheckpointIO", (_CheckpointIOMixin,)),
     Combination(
         "script_launcher",

@@ -13,6 +13,7 @@ DDPStrategy = _ours.ddp
 ModelParallelStrategy = _ours.model_parallel
 CheckpointIO = _ours.checkpoint_io
 Float8Precision = _ours.float8_precision
+Float8Inference = _ours.float8_inference
 MultiProcessingLauncher = _ours.launcher
 SubprocessScriptLauncher = _ours.script_launcher
 WeightsAgreement = _ours.weights_agreement

@@ -119,6 +119,7 @@ class Classes:
     launcher: Any
     weights_agreement: Any
     float8_precision: Any
+    float8_inference: Any
     layer_sync: Any = None
     """None for a Fabric."""
 

@@ -9,6 +9,7 @@ from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, 
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.plugins.float8 import Float8Precision
+from northbridge.lightning.plugins.float8_inference import Float8Inference
 from northbridge.lightning.vendor_names.entry_points import Alias
 from northbridge.lightning.vendor_names.names import (
     AcceleratorName,
@@ -101,6 +102,9 @@ def _convert_names(namespace: Namespace, arguments: dict[str, Any]) -> None:
 
 def settle_plugin(namespace: Namespace, plugin: Any) -> Any:
     """Convert a plugin of no namespace yet, or one that wraps one, to ``namespace``."""
+    if isinstance(plugin, Float8Inference):
+        plugin.__class__ = classes(namespace).float8_inference
+        return plugin
     if isinstance(plugin, Float8Precision):
         plugin.__class__ = classes(namespace).float8_precision
         return plugin
@@ -112,7 +116,7 @@ def settle_plugin(namespace: Namespace, plugin: Any) -> Any:
 
 
 def _holds_name(plugin: Any) -> bool:
-    if isinstance(plugin, Float8Precision):
+    if isinstance(plugin, (Float8Precision, Float8Inference)):
         return True
     return is_open(plugin, VendorName) or is_open(getattr(plugin, "_checkpoint_io", None), VendorName)
 

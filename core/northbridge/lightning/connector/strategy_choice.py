@@ -264,7 +264,7 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
     backend = connector.accelerator.backend
     plugin = getattr(connector, namespace.precision_object)
     if plugin is not None:
-        if isinstance(plugin, classes(namespace).float8_precision):
+        if isinstance(plugin, (classes(namespace).float8_precision, classes(namespace).float8_inference)):
             plugin.bind(backend)
         reject_plugin(backend, plugin)
         return None

@@ -1,0 +1,90 @@
+"""Records beside the measurements of float8 inference: which chip, rank and model they belong to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from northbridge.errors import ArgumentValueError
+
+_AGAIN = "measure again with stage='measure'"
+
+
+class Measurement(pydantic.BaseModel):
+    """What one rank has measured, and where."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    chip: str
+    """The torch device type."""
+
+    device: str
+    """The card's product name, which tells generations apart."""
+
+    rank: int
+    world_size: int
+    library: str
+    """The library and its version."""
+
+    layers: dict[str, str]
+    """The layers that the library supports, each with its class and the shape of its weight."""
+
+    finished: bool = False
+
+    def path(self, prefix: Path) -> Path:
+        """Return the record's file, beside measurements whose files begin with ``prefix``."""
+        return prefix.with_name(f"{prefix.name}_northbridge_{self.rank}_{self.world_size}.json")
+
+    def write(self, prefix: Path, *, finished: bool = False) -> None:
+        """Write the record; an unfinished one when the measurement begins."""
+        path = self.path(prefix)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.model_copy(update={"finished": finished}).model_dump_json(indent=2))
+
+    def check(self, prefix: Path, files: Sequence[Path]) -> None:
+        """Raise :class:`ArgumentValueError` unless ``files`` are a finished measurement of this very rank and model."""
+        path = self.path(prefix)
+        if not path.is_file():
+            raise ArgumentValueError(f"{prefix.parent} {self._what_is_there(prefix)}")
+        try:
+            found = Measurement.model_validate_json(path.read_text())
+        except (ValueError, OSError) as error:
+            raise ArgumentValueError(f"{path} is not a record of Northbridge: {error}. Fix: {_AGAIN}") from error
+        if not found.finished:
+            raise ArgumentValueError(f"{path.name} in {prefix.parent} is of a run that did not finish. Fix: {_AGAIN}")
+        for what, theirs, ours in self._differences(found):
+            raise ArgumentValueError(
+                f"{path.name} in {prefix.parent} was measured with {what} {theirs}, and this run has {ours}. Fix: {_AGAIN}"
+            )
+        missing = ", ".join(each.name for each in files if not each.is_file())
+        if missing:
+            raise ArgumentValueError(f"{prefix.parent} has {path.name}, but not {missing}. Fix: {_AGAIN}")
+
+    def _differences(self, found: Measurement) -> list[tuple[str, str, str]]:
+        pairs = [
+            ("the chip", repr(found.chip), repr(self.chip)),
+            ("the device", found.device, self.device),
+            ("the library", found.library, self.library),
+            *(
+                (f"the layer {name!r}:", found.layers.get(name, "none"), self.layers.get(name, "none"))
+                for name in {**found.layers, **self.layers}
+            ),
+        ]
+        return [(what, theirs, ours) for what, theirs, ours in pairs if theirs != ours]
+
+    def _what_is_there(self, prefix: Path) -> str:
+        records = prefix.parent.glob(f"{prefix.name}_northbridge_*.json")
+        names = [re.fullmatch(r".*_(\d+)_(\d+)\.json", each.name) for each in records]
+        sizes = sorted({int(each[2]) for each in names if each})
+        if not sizes:
+            there = sorted(each.name for each in prefix.parent.glob(f"{prefix.name}_hooks_*.npz"))
+            known = f"has {there[0]}, but no record of its chip and ranks" if there else "has no measurement"
+            return f"{known}. Fix: measure with stage='measure' first"
+        if self.world_size in sizes:
+            return f"has no measurement of rank {self.rank} of {self.world_size}. Fix: {_AGAIN}"
+        by = " and ".join(f"{size} rank{'s' if size > 1 else ''}" for size in sizes)
+        return f"was measured by {by}, and this run has {self.world_size}. Fix: devices={sizes[0]}, or {_AGAIN}"

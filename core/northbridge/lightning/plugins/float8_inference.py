@@ -1,0 +1,245 @@
+"""The precision that measures a model, or quantizes it to float8, for validation, test and prediction."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+import torch
+
+from northbridge.backend import Backend
+from northbridge.errors import ArgumentsError, UnsupportedError
+from northbridge.float8.compressor import DISTRIBUTION, Compressor, converted_layers, reject_missing_library
+from northbridge.float8.measurement import Measurement
+from northbridge.lightning.namespaces import Classes, Namespace
+from northbridge.lightning.plugins.float8 import reject_float8
+
+_STAGES = ("measure", "quantize")
+_DTYPES = {"BF16": torch.bfloat16, "FP16": torch.float16, "FP32": torch.float32}
+_CANNOT_LOAD = (
+    f"{DISTRIBUTION} loads a quantized model only by the from_pretrained of Hugging Face's transformers, and saves one"
+    " only by save_pretrained"
+)
+
+
+class Float8Inference:
+    """Validate, test or predict in float8, by Intel Neural Compressor: first measure, then quantize.
+
+    ``stage="measure"`` computes as without it, and writes the largest values that each layer has seen into ``folder``,
+    at the end of the run: one set of files for each rank. The model gets its plain layers back. ``stage="quantize"``
+    reads them, and replaces the layers in place. Without a stage, the configuration's ``mode`` is it.
+
+    ``config`` is the library's: a dict, the path of a JSON file, or an ``FP8Config``. It is never written to. Without
+    ``folder``, its ``dump_stats_path`` names the files. By default the rest of the model runs under bfloat16 autocast;
+    ``hp_dtype`` is this dtype. A chip without operators in the library quantizes and dequantizes by torch's
+    (``use_qdq``), and so does the CPU.
+
+    In a Fabric, which does not tear down, call :meth:`teardown` after the last batch of a measurement.
+
+    Raises :class:`ArgumentsError` for an invalid argument, and when a run begins: :class:`UnsupportedError` for a fit,
+    a chip without float8, or a missing library, and :class:`ArgumentsError` for measurements that are unfinished, or
+    of another chip, generation, model, number of ranks or version of the library.
+    """
+
+    # Not of _NamespaceMixin, an ABC: Python would not let an object of Lightning's Precision take the combined class.
+    namespace: ClassVar[Namespace]
+    stock_class: ClassVar[Any]
+    siblings: ClassVar[Classes]
+
+    precision: str = "transformer-engine"  # Lightning's word for float8
+
+    def __init__(self, stage: str | None = None, folder: Any = None, config: Any = None) -> None:
+        self.config: dict[str, Any] = read_config(config)
+        self.stage: str = _read_stage(stage, self.config.pop("mode", None))
+        dumped = self.config.pop("dump_stats_path", None)
+        if folder is None and dumped is None:
+            raise ArgumentsError(f"Float8Inference({self.stage!r}) has no folder. Fix: folder='measurements'")
+        self.folder: Path = Path(dumped).parent if folder is None else Path(folder)
+        self._prefix = (self.folder / (Path(dumped).name if dumped else "inc")).absolute()
+        word = str(self.config.get("hp_dtype", "BF16")).upper()
+        if word not in _DTYPES:
+            raise ArgumentsError(f"Float8Inference: hp_dtype={word!r} is not one of {', '.join(_DTYPES)}")
+        self._dtype = _DTYPES[word]
+        self.backend: Backend | None = None
+        self._measuring: _Measuring | None = None
+        self._quantized: torch.nn.Module | None = None
+
+    def bind(self, backend: Backend) -> None:
+        """Set the chip of the run; raises :class:`UnsupportedError` if it has no float8, or the library is missing."""
+        reject_float8(backend, f"{type(self).__name__}()")
+        reject_missing_library(f"{type(self).__name__}()")
+        self.backend = backend
+
+    def convert_module(self, module: torch.nn.Module) -> torch.nn.Module:
+        """Convert a Fabric's ``module`` in place. A Trainer's is converted when it is on the device of its rank."""
+        if not self.namespace.is_trainer:
+            if self.backend is None:
+                self._reject_device("this Fabric's accelerator")
+            self._convert(module, torch.empty(0, device=self._chip).device)
+        elif (stage := self._trainer(module).state.fn) == "fit":
+            self._reject_training(f"trainer.{stage}()")
+        return module
+
+    def connect(self, model: torch.nn.Module, optimizers: Any, lr_schedulers: Any) -> tuple[torch.nn.Module, Any, Any]:
+        """Convert a Trainer's ``model``, which is on its device, and the same in all ranks by now."""
+        device = self._trainer(model).strategy.root_device
+        if self.backend is None and device.type != "cpu":
+            self._reject_device(repr(device.type))
+        self._convert(model, device)
+        return model, optimizers, lr_schedulers
+
+    def forward_context(self) -> AbstractContextManager[Any]:
+        """Compute the layers that are not quantized under autocast to ``hp_dtype``."""
+        return nullcontext() if self._dtype == torch.float32 else torch.autocast(self._chip, dtype=self._dtype)
+
+    def backward(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise: quantized weights have no gradients."""
+        self._reject_training("backward()")
+
+    def teardown(self) -> None:
+        """Write this rank's measurements, if the run was not interrupted, and put the plain layers back."""
+        measuring, self._measuring = self._measuring, None
+        if measuring is None:
+            return
+        trainer = self._trainer(measuring.module) if self.namespace.is_trainer else None
+        try:
+            if trainer is None or trainer.state.status != "interrupted":
+                self._finish(measuring)
+        finally:
+            measuring.library.restore(measuring.module, measuring.attributes)
+
+    def _finish(self, measuring: _Measuring) -> None:
+        if not measuring.library.finish(measuring.module):
+            raise ArgumentsError(
+                f"Float8Inference('measure'): no layer of {type(measuring.module).__name__} has computed a batch. Fix: a"
+                " run of one batch or more"
+            )
+        measuring.record.write(self._prefix, finished=True)
+        self._log(f"Wrote the measurements of {len(measuring.record.layers)} layers to {self.folder}")
+
+    def _convert(self, module: torch.nn.Module, device: torch.device) -> None:
+        version = reject_missing_library(f"{type(self).__name__}()")
+        if converted_layers(module):
+            if self.stage == "quantize" and self._quantized is module:
+                return
+            raise UnsupportedError(
+                f"{type(module).__name__} is quantized already, or still measured. Fix: load the plain model",
+                capability="float8",
+            )
+        if any(hasattr(each, "device_mesh") for each in module.parameters()):
+            raise UnsupportedError(
+                "Float8Inference does not quantize sharded parameters. Fix: strategy='ddp'", capability="float8"
+            )
+        library = Compressor.open(self._chip)
+        settings = library.settle(copy.deepcopy(self.config), self._prefix)
+        record = self._record(library.layers(module), f"{DISTRIBUTION} {version}", device)
+        attributes = set(vars(module))
+        if self.stage == "measure":
+            library.measure(module, settings, device)
+            self._reject_none(module, settings, record)
+            record.write(self._prefix)
+            self._measuring = _Measuring(library, module, record, attributes)
+            self._log(f"Measuring {len(converted_layers(module))} layers for float8 inference")
+        else:
+            record.check(self._prefix, library.files(settings))
+            library.quantize(module, settings)
+            self._reject_none(module, settings, record)
+            self._quantized = module
+            how = "the vendor's operators" if library.native else "quantizing and dequantizing (QDQ)"
+            self._log(f"Quantized {len(converted_layers(module))} layers to float8 by {how}")
+
+    def _record(self, layers: dict[str, str], library: str, device: torch.device) -> Measurement:
+        from torch import distributed
+
+        many = distributed.is_available() and distributed.is_initialized()
+        rank, ranks = (distributed.get_rank(), distributed.get_world_size()) if many else (0, 1)
+        name = "" if self.backend is None else self.backend.device.label(device.index or 0)
+        return Measurement(
+            chip=device.type, device=name, rank=rank, world_size=ranks, library=library, layers=layers
+        )
+
+    def _reject_none(self, module: torch.nn.Module, settings: Mapping[str, Any], record: Measurement) -> None:
+        if converted_layers(module):
+            return
+        lists = {key: settings[key] for key in ("allowlist", "blocklist") if key in settings}
+        found = f"it has {', '.join(record.layers)}, and config= has {lists}" if record.layers else "it has none"
+        raise UnsupportedError(
+            f"no layer of {type(module).__name__} can be quantized to float8 on {self._chip!r}: {found}. Fix: a model"
+            " with torch.nn.Linear layers, or precision='bf16-mixed'",
+            capability="float8",
+        )
+
+    @property
+    def _chip(self) -> str:
+        return "cpu" if self.backend is None else self.backend.device.type
+
+    def _trainer(self, module: torch.nn.Module) -> Any:
+        unwrapped: Any = getattr(module, "_orig_mod", module)  # of a compiled module
+        return unwrapped.trainer
+
+    def _reject_training(self, asked: str) -> NoReturn:
+        raise UnsupportedError(
+            f"{asked}: {type(self).__name__} is for validation, test and prediction alone. Fix: train with"
+            " precision='transformer-engine' or 'bf16-mixed'",
+            capability="float8",
+        )
+
+    def _reject_device(self, found: str) -> NoReturn:
+        raise UnsupportedError(
+            f"{type(self).__name__} does not run on {found}: it runs on Northbridge's chips that claim float8, and in a"
+            " Trainer on the CPU. Fix: accelerator= one of them",
+            capability="float8",
+        )
+
+    def _log(self, line: str) -> None:
+        self.namespace.fabric_module("utilities.rank_zero").rank_zero_info(line)
+
+
+class _Measuring:
+    """A module whose layers measure."""
+
+    def __init__(
+        self, library: Compressor, module: torch.nn.Module, record: Measurement, attributes: set[str]
+    ) -> None:
+        self.library, self.module, self.record, self.attributes = library, module, record, attributes
+
+
+def read_config(config: Any) -> dict[str, Any]:
+    """Return a copy of a configuration of the library's: a dict, the path of a JSON file, or an ``FP8Config``.
+
+    Raises :class:`ArgumentsError` if it is something else.
+    """
+    if config is None:
+        return {}
+    if isinstance(config, (str, os.PathLike)):
+        try:
+            config = json.loads(Path(config).read_text())
+        except (OSError, ValueError) as error:
+            raise ArgumentsError(f"Float8Inference(config={str(config)!r}) cannot be read: {error}") from error
+    elif hasattr(config, "to_dict"):
+        config = config.to_dict()
+    if not isinstance(config, Mapping):
+        raise ArgumentsError(
+            f"Float8Inference(config=…) is {type(config).__name__}, not a configuration. Fix: a dict, the path of a JSON"
+            " file with one, or an FP8Config"
+        )
+    return copy.deepcopy(dict(config))
+
+
+def _read_stage(stage: str | None, mode: Any) -> str:
+    """Return the stage that the user asks for, or that the ``mode`` of a configuration means."""
+    word = str(getattr(mode, "name", mode)).lower()
+    asked = stage if stage is not None else word
+    if asked == "load":
+        raise UnsupportedError(f"Float8Inference('load') is not supported: {_CANNOT_LOAD}. Fix: 'quantize'")
+    if asked not in _STAGES:
+        found = "" if stage is None else repr(stage)
+        raise ArgumentsError(f"Float8Inference({found}): stage= is one of {', '.join(map(repr, _STAGES))}")
+    if word in (*_STAGES, "load", "shape") and word != asked:
+        raise ArgumentsError(f"Float8Inference({asked!r}) contradicts the mode {mode!r} in config=. Fix: leave one out")
+    return asked
