@@ -71,7 +71,7 @@ tests/core/lightning/ standard
     full launchers/test_dead_ranks.py vendor_names/test_entry_points.py
     full connector/test_auto.py::test_no_plugin_can_hurt_the_process
     full plugins/test_checkpoint_io.py::test_spawning_process_saves_after_its_ranks
-    full plugins/test_float8.py::test_torchao
+    full plugins/test_float8.py::test_torchao plugins/test_float8_inference.py::test_a_model
 tests/core/processes/ fast
     standard test_child.py test_python_start.py test_queue.py
 tests/core/untrusted/ fast

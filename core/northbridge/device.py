@@ -70,7 +70,10 @@ class Device(ABC):
         self._call("synchronize")
 
     def label(self, index: int) -> str:
-        """Return the card's product name, for display. Northbridge itself does not call it."""
+        """Return the card's product name, which tells generations apart.
+
+        :class:`northbridge.Float8Inference` calls it: measurements of another generation are an error.
+        """
         return str(self._call("get_device_name", index))
 
     def memory_stats(self, index: int) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,8 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
     """A precision on HPUs: ``precision="bf16-mixed"``. "bf16" means the same: mixed, with weights in float32.
 
     "fp8" trains with the vendor's Transformer Engine, as :class:`northbridge.Float8Precision` does. ``recipe`` is the
-    engine's. With ``replace_layers=False`` only layers of the engine's own compute in float8. Raises
+    engine's. With ``replace_layers=False`` only layers of the engine's own compute in float8. For inference in float8,
+    call :meth:`convert_modules` before the Trainer is made. Raises
     :class:`northbridge.ArgumentsError` if another precision has these arguments.
     """
 
@@ -71,6 +73,8 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
         super().__init__(*args, **kwargs)
         self.recipe = self.arguments.get("recipe")
         self.replace_layers = self.arguments.get("replace_layers", True)
+        self._inference: tuple[str | None, str | None, str | Mapping[str, Any] | None] | None = None
+        self._is_used = False
         if self.precision != self.words["fp8"] and (self.recipe is not None or "replace_layers" in self.arguments):
             raise northbridge.ArgumentsError(
                 f"{type(self).__name__}: recipe= and replace_layers= are for 'fp8', not for {self.precision!r}. Fix:"
@@ -86,23 +90,42 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
         quant: bool | str | Mapping[str, Any] = True,
         fp8_data_path: str | None = None,
     ) -> torch.nn.Module:
-        """Keep ``replace_layers`` and ``recipe`` for the run, which converts ``module`` at set-up; return the module.
+        """Keep the arguments for the run, which converts ``module`` at set-up; return the module.
 
-        Raises :class:`northbridge.UnsupportedError` if ``inference`` is true: call the vendor's library instead.
+        For training, ``replace_layers`` and ``recipe``. With ``inference``, the run is a
+        :class:`northbridge.Float8Inference`: it measures if ``quant`` is False, and quantizes if it is True. A path or
+        a dict is Neural Compressor's configuration, whose ``mode`` says which. The measurements are in
+        ``fp8_data_path``; without it, where the configuration says, or else in ``HABANA_LOGS``.
+
+        Raises :class:`northbridge.ArgumentsError` for invalid arguments, or after a Trainer has this plugin.
         """
-        if inference:
-            step = "prepare(model, config), and later finalize_calibration(model)" if quant is False else "convert"
-            raise northbridge.UnsupportedError(
-                f"{type(self).__name__}.convert_modules(inference=True) is not supported. Fix:"
-                f" neural_compressor.torch.quantization.{step}",
-                capability="float8",
+        if not inference:
+            self.replace_layers, self.recipe = replace_layers, recipe
+            return module
+        call = f"{type(self).__name__}.convert_modules(inference=True)"
+        if self.precision != self.words["fp8"]:
+            raise northbridge.ArgumentsError(f"{call} is for 'fp8', not for {self.precision!r}")
+        if self._is_used:
+            raise northbridge.ArgumentsError(f"{call} comes too late. Fix: call it before the Trainer is made")
+        folder = fp8_data_path or os.environ.get("HABANA_LOGS")
+        if not isinstance(quant, bool):
+            self._inference = (None, fp8_data_path, quant)
+        elif folder:
+            files = {"dump_stats_path": f"{folder}/inc_output/measure"}  # lightning-Habana's names
+            self._inference = ("quantize" if quant else "measure", None, files)
+        else:
+            raise northbridge.ArgumentsError(
+                f"{call} has no folder for measurements. Fix: fp8_data_path='measurements'"
             )
-        self.replace_layers, self.recipe = replace_layers, recipe
+        northbridge.Float8Inference(*self._inference)  # raises for what it does not accept
         return module
 
-    def plugin(self) -> northbridge.Float8Precision | None:
+    def plugin(self) -> northbridge.Float8Precision | northbridge.Float8Inference | None:
+        self._is_used = True
         if self.precision != self.words["fp8"]:
             return None
+        if self._inference is not None:
+            return northbridge.Float8Inference(*self._inference)
         return northbridge.Float8Precision("transformer-engine", self.recipe, () if self.replace_layers else _skip_all)
 
 

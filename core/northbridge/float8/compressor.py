@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import os
 import sys
 import zipfile
@@ -94,7 +93,7 @@ class Compressor:
         :class:`UnsupportedError` for one that it does not offer on this chip.
         """
         quantization = import_module(f"{_HOME}.quantization")
-        keys = [*list(inspect.signature(quantization.FP8Config.__init__).parameters)[1:-1], *_FURTHER_KEYS]
+        keys = [*quantization.FP8Config().to_dict(), *_FURTHER_KEYS]
         for key in given:
             _reject_unknown("the key", key, keys)
         settings = {**({} if self.native else _QUANTIZE_AND_DEQUANTIZE), **given, "dump_stats_path": str(prefix)}
@@ -102,6 +101,8 @@ class Compressor:
             methods = import_module(f"{_HOME}.algorithms.fp8_quant._core.scale_methods.scale_method_config")
             names = [each.name.lower() for each in methods.ScaleMethodString]
             _reject_unknown("the scale method", settings["scale_method"].lower(), names)
+        models = import_module(f"{_HOME}.algorithms.fp8_quant.model_configs")
+        _reject_unknown("the observer", str(settings.get("observer", "maxabs")), list(models.OBSERVER_TYPES))
         if not self.native and str(settings["use_qdq"]).lower() != "true":
             raise UnsupportedError(
                 f"{DISTRIBUTION} has no operators of {self.chip!r}, and use_qdq is false. Fix: leave use_qdq out",
@@ -110,13 +111,9 @@ class Compressor:
         return settings
 
     def layers(self, module: torch.nn.Module) -> dict[str, str]:
-        """Return the layers of ``module`` that the library supports on this chip, each with its class and shape."""
+        """Return the layers of ``module`` that the library supports on this chip, as the record describes them."""
         table = import_module(f"{_HOME}.algorithms.fp8_quant.model_configs").get_patched_module_table()
-        return {
-            name: f"{type(each).__name__} {tuple(getattr(each, 'weight', None) is None and () or each.weight.shape)}"
-            for name, each in module.named_modules()
-            if type(each).__name__ in table
-        }
+        return {name: _describe(each) for name, each in module.named_modules() if type(each).__name__ in table}
 
     def measure(self, module: torch.nn.Module, settings: Mapping[str, Any], device: torch.device) -> None:
         """Let the layers of ``module`` measure the largest values of their tensors on ``device``."""
@@ -137,7 +134,9 @@ class Compressor:
         files = tuple(Path(f"{config.cfg['measure_file']}{end}") for end in (".json", ".npz"))
         # The library does not tell of an error while it writes.
         if not all(each.is_file() for each in files) or not zipfile.is_zipfile(files[1]):
-            raise ArgumentsError(f"{DISTRIBUTION} could not write {files[0]} and {files[1].name}. Fix: look at the disk")
+            raise ArgumentsError(
+                f"{DISTRIBUTION} could not write {files[0]} and {files[1].name}. Fix: look at the disk"
+            )
         measured = import_module(f"{_HOME}.algorithms.fp8_quant._core.common").load_json(str(files[0]))
         return files if measured["Nodes"] else ()
 
@@ -160,8 +159,8 @@ class Compressor:
             except (KeyError, NotImplementedError, TypeError, ValueError) as error:
                 method = settings.get("scale_method", "maxabs_hw")
                 raise UnsupportedError(
-                    f"{DISTRIBUTION} cannot quantize on {self.chip!r} with scale_method={method!r}:"
-                    f" {type(error).__name__}: {error}. Fix: scale_method='maxabs_pow2'",
+                    f"{DISTRIBUTION} cannot quantize on {self.chip!r} with scale_method={method!r}"
+                    f" ({type(error).__name__}: {error}). Fix: scale_method='maxabs_pow2'",
                     capability="float8",
                 ) from error
         for layer in converted_layers(module):
@@ -196,6 +195,14 @@ class Compressor:
             yield
         finally:
             module.to(device)
+
+
+def _describe(layer: torch.nn.Module) -> str:
+    """Return the class of ``layer``, and the shape and largest value of its weight, which the scales depend on."""
+    weight: torch.Tensor | None = getattr(layer, "weight", None)
+    if weight is None or not weight.numel():
+        return type(layer).__name__
+    return f"{type(layer).__name__} {tuple(weight.shape)} up to {weight.detach().abs().max().item():.4g}"
 
 
 def converted_layers(module: torch.nn.Module) -> list[torch.nn.Module]:

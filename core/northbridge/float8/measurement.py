@@ -31,13 +31,16 @@ class Measurement(pydantic.BaseModel):
     """The library and its version."""
 
     layers: dict[str, str]
-    """The layers that the library supports, each with its class and the shape of its weight."""
+    """The layers that the library supports, each with its class, and the shape and largest value of its weight."""
 
     finished: bool = False
 
     def path(self, prefix: Path) -> Path:
-        """Return the record's file, beside measurements whose files begin with ``prefix``."""
-        return prefix.with_name(f"{prefix.name}_northbridge_{self.rank}_{self.world_size}.json")
+        """Return the record's file, beside measurements whose files begin with ``prefix``.
+
+        Its own name begins otherwise: each rank that begins to measure moves what begins so out of the way.
+        """
+        return prefix.with_name(f"northbridge_{prefix.name}_{self.rank}_{self.world_size}.json")
 
     def write(self, prefix: Path, *, finished: bool = False) -> None:
         """Write the record; an unfinished one when the measurement begins."""
@@ -77,7 +80,7 @@ class Measurement(pydantic.BaseModel):
         return [(what, theirs, ours) for what, theirs, ours in pairs if theirs != ours]
 
     def _what_is_there(self, prefix: Path) -> str:
-        records = prefix.parent.glob(f"{prefix.name}_northbridge_*.json")
+        records = prefix.parent.glob(f"northbridge_{prefix.name}_*.json")
         names = [re.fullmatch(r".*_(\d+)_(\d+)\.json", each.name) for each in records]
         sizes = sorted({int(each[2]) for each in names if each})
         if not sizes:

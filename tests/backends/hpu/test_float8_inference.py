@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tests.docs.page import ROOT
 from tests.engines import needs_engines, with_engines
-from tests.scripts import run_script
+from tests.scripts import Ran, run_script
 
 import northbridge
 import northbridge_hpu
@@ -87,9 +89,152 @@ def test_a_product_has_its_scales_and_its_bias(hpu: object) -> None:
     assert found.tolist() == [[14.0, 14.0], [14.0, 14.0]]
 
 
-@pytest.mark.parametrize(("quant", "step"), [(False, "prepare(model, config), and later"), (True, "convert")])
-def test_lightning_habanas_inference_names_the_call_to_write(quant: bool, step: str) -> None:
-    with pytest.raises(northbridge.UnsupportedError) as caught:
-        northbridge_hpu.HPUPrecisionPlugin("fp8").convert_modules(torch.nn.Linear(1, 1), inference=True, quant=quant)
+RUN = """
+import json, os, sys, warnings
+from pathlib import Path
+import lightning.pytorch as pl
+import torch
+import northbridge
+from northbridge_hpu import HPUPrecisionPlugin
 
-    assert f"Fix: neural_compressor.torch.quantization.{step}" in str(caught.value)
+NAME = sys.argv[1]
+ROWS = torch.randn(32, 32, generator=torch.Generator().manual_seed(3))
+QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
+
+class Module(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(5)
+        self.net = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.ReLU(), torch.nn.Linear(48, 16))
+    def predict_step(self, batch, index):
+        return self.net(batch)
+
+def run(plugin, model, **arguments):
+    trainer = pl.Trainer(accelerator=NAME, plugins=[plugin], **QUIET, **arguments)
+    return trainer, torch.cat(trainer.predict(model, torch.utils.data.DataLoader(ROWS, 8))).cpu().double()
+
+def as_in_lightning_habana(quant, **arguments):
+    model, plugin = Module(), HPUPrecisionPlugin("fp8")
+    model = plugin.convert_modules(model, inference=True, quant=quant, fp8_data_path="shared")
+    return (*run(plugin, model, **arguments), model)
+
+warnings.simplefilter("ignore")
+exact = Module().net.double()(ROWS.double()).detach()
+found = {}
+def error(outputs, wanted=exact):
+    return ((outputs - wanted).norm() / wanted.norm()).item()
+if NAME == "cpu":
+    run(northbridge.Float8Inference("measure", "cpu"), Module(), devices=1)
+    found["error"] = error(run(northbridge.Float8Inference("quantize", "cpu"), Module(), devices=1)[1])
+else:
+    if "LOCAL_RANK" not in os.environ:
+        as_in_lightning_habana(False, devices=1)
+        trainer, outputs, model = as_in_lightning_habana(True, devices=1)
+        found["error"] = error(outputs)
+        found["plugin"] = [isinstance(trainer.precision_plugin, each)
+                           for each in (HPUPrecisionPlugin, northbridge.Float8Inference)]
+        found["outputs"] = str(model.net[0].weight.dtype)
+        written = json.dumps({"mode": "QUANTIZE", "dump_stats_path": "shared/inc_output/measure", "use_qdq": True,
+                              "scale_method": "maxabs_arbitrary", "scale_format": "const"})
+        Path("config.json").write_text(written)
+        plugin = HPUPrecisionPlugin("fp8")
+        model = plugin.convert_modules(Module(), inference=True, quant="config.json")
+        found["from a file"] = error(run(plugin, model, devices=1)[1])
+        found["unchanged"] = Path("config.json").read_text() == written
+        device = northbridge.get("hpu").device
+        device.generation = 3
+        try:
+            as_in_lightning_habana(True, devices=1)
+        except northbridge.ArgumentValueError as refused:
+            found["generation"] = str(refused)
+        device.generation = 2
+    as_in_lightning_habana(False, devices=2, strategy="hpu_ddp")
+    trainer, outputs, _ = as_in_lightning_habana(True, devices=2, strategy="hpu_ddp")
+    found["in a rank"] = error(outputs, exact[trainer.global_rank::2])
+    if trainer.global_rank == 0:
+        found["files"] = sorted(path.name for path in Path("shared/inc_output").glob("*_2*"))
+if "LOCAL_RANK" not in os.environ or trainer.global_rank == 0:
+    print(json.dumps(found))
+"""
+
+
+@needs_engines
+def test_lightning_habanas_calls_measure_and_quantize_on_one_card_and_two(tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(RUN)
+
+    cpu, card = (
+        json.loads(_last_line(run_script(script, name, folder=tmp_path, environ=with_engines())))
+        for name in ("cpu", "hpu")
+    )
+
+    assert abs(card["error"] - cpu["error"]) < 0.01
+    assert max(cpu["error"], card["error"], card["from a file"], card["in a rank"]) < 0.065  # as in float8-errors.md
+    assert card["plugin"] == [True, True]
+    assert card["outputs"] == "torch.float8_e4m3fn"
+    assert card["unchanged"]
+    assert card["files"] == [
+        *(f"measure_hooks_maxabs_{rank}_2{end}" for rank in (0, 1) for end in (".json", ".npz", "_mod_list.json")),
+        *(f"measure_hooks_maxabs_MAXABS_HW_{rank}_2{end}" for rank in (0, 1) for end in (".json", ".npz")),
+        *(f"northbridge_measure_{rank}_2.json" for rank in (0, 1)),
+    ]
+    assert card["generation"] == (
+        f"northbridge_measure_0_1.json in {tmp_path / 'shared' / 'inc_output'} was measured with the device GAUDI2, and"
+        " this run has GAUDI3. Fix: measure again with stage='measure'"
+    )
+
+
+def _last_line(ran: Ran) -> str:
+    assert ran.status == 0, ran.said
+    return next(line for line in ran.said.splitlines() if line.startswith("{"))
+
+
+@pytest.mark.parametrize(
+    ("quant", "wanted"),
+    [
+        (False, ("measure", "shared/inc_output")),
+        (True, ("quantize", "shared/inc_output")),
+        ({"mode": "MEASURE", "observer": "maxabs"}, ("measure", "shared")),
+    ],
+)
+def test_convert_modules_keeps_its_arguments_for_the_run(quant: Any, wanted: tuple[str, str]) -> None:
+    plugin, model = northbridge_hpu.HPUPrecisionPlugin("fp8"), torch.nn.Linear(1, 1)
+
+    assert plugin.convert_modules(model, inference=True, quant=quant, fp8_data_path="shared") is model
+    kept = plugin.plugin()
+
+    assert isinstance(kept, northbridge.Float8Inference)
+    assert (kept.stage, str(kept.folder)) == wanted
+
+
+def test_the_vendors_folder_for_logs_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = northbridge_hpu.HPUPrecisionPlugin("fp8")
+    monkeypatch.setenv("HABANA_LOGS", "logs")
+
+    plugin.convert_modules(torch.nn.Linear(1, 1), inference=True, quant=False)
+
+    kept = plugin.plugin()
+    assert isinstance(kept, northbridge.Float8Inference)
+    assert str(kept.folder) == "logs/inc_output"
+
+
+def _convert(plugin: northbridge_hpu.HPUPrecisionPlugin, **arguments: Any) -> str:
+    with pytest.raises(northbridge.ArgumentsError) as caught:
+        plugin.convert_modules(torch.nn.Linear(1, 1), inference=True, **arguments)
+    return str(caught.value)
+
+
+def test_convert_modules_refuses_what_it_could_not_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HABANA_LOGS", raising=False)
+    call = "HPUPrecisionPlugin.convert_modules(inference=True)"
+    used = northbridge_hpu.HPUPrecisionPlugin("fp8")
+    used.plugin()
+
+    assert _convert(northbridge_hpu.HPUPrecisionPlugin("bf16")) == f"{call} is for 'fp8', not for 'bf16-mixed'"
+    assert _convert(used, fp8_data_path="m") == f"{call} comes too late. Fix: call it before the Trainer is made"
+    assert _convert(northbridge_hpu.HPUPrecisionPlugin("fp8"), quant=False) == (
+        f"{call} has no folder for measurements. Fix: fp8_data_path='measurements'"
+    )
+    assert _convert(northbridge_hpu.HPUPrecisionPlugin("fp8"), quant={}, fp8_data_path="m") == (
+        "Float8Inference(): stage=, or the mode of config=, is one of 'measure', 'quantize'"
+    )

@@ -60,7 +60,7 @@ class Float8Inference:
         if folder is None and dumped is None:
             raise ArgumentsError(f"Float8Inference({self.stage!r}) has no folder. Fix: folder='measurements'")
         self.folder: Path = Path(dumped).parent if folder is None else Path(folder)
-        self._prefix = (self.folder / (Path(dumped).name if dumped else "inc")).absolute()
+        self._prefix = (self.folder / (Path(dumped).name if dumped else "measure")).absolute()  # the library's own word
         word = str(self.config.get("hp_dtype", "BF16")).upper()
         if word not in _DTYPES:
             raise ArgumentsError(f"Float8Inference: hp_dtype={word!r} is not one of {', '.join(_DTYPES)}")
@@ -81,8 +81,8 @@ class Float8Inference:
             if self.backend is None:
                 self._reject_device("this Fabric's accelerator")
             self._convert(module, torch.empty(0, device=self._chip).device)
-        elif (stage := self._trainer(module).state.fn) == "fit":
-            self._reject_training(f"trainer.{stage}()")
+        elif self._trainer(module).state.fn == "fit":
+            self._reject_training("trainer.fit()")
         return module
 
     def connect(self, model: torch.nn.Module, optimizers: Any, lr_schedulers: Any) -> tuple[torch.nn.Module, Any, Any]:
@@ -120,7 +120,7 @@ class Float8Inference:
                 " run of one batch or more"
             )
         measuring.record.write(self._prefix, finished=True)
-        self._log(f"Wrote the measurements of {len(measuring.record.layers)} layers to {self.folder}")
+        self._log(f"Wrote the measurements of {_count(measuring.module)} to {self.folder}")
 
     def _convert(self, module: torch.nn.Module, device: torch.device) -> None:
         version = reject_missing_library(f"{type(self).__name__}()")
@@ -140,18 +140,18 @@ class Float8Inference:
         record = self._record(library.layers(module), f"{DISTRIBUTION} {version}", device)
         attributes = set(vars(module))
         if self.stage == "measure":
+            record.write(self._prefix)
             library.measure(module, settings, device)
             self._reject_none(module, settings, record)
-            record.write(self._prefix)
             self._measuring = _Measuring(library, module, record, attributes)
-            self._log(f"Measuring {len(converted_layers(module))} layers for float8 inference")
+            self._log(f"Measuring {_count(module)} for float8 inference")
         else:
             record.check(self._prefix, library.files(settings))
             library.quantize(module, settings)
             self._reject_none(module, settings, record)
             self._quantized = module
             how = "the vendor's operators" if library.native else "quantizing and dequantizing (QDQ)"
-            self._log(f"Quantized {len(converted_layers(module))} layers to float8 by {how}")
+            self._log(f"Quantized {_count(module)} to float8 by {how}")
 
     def _record(self, layers: dict[str, str], library: str, device: torch.device) -> Measurement:
         from torch import distributed
@@ -159,9 +159,7 @@ class Float8Inference:
         many = distributed.is_available() and distributed.is_initialized()
         rank, ranks = (distributed.get_rank(), distributed.get_world_size()) if many else (0, 1)
         name = "" if self.backend is None else self.backend.device.label(device.index or 0)
-        return Measurement(
-            chip=device.type, device=name, rank=rank, world_size=ranks, library=library, layers=layers
-        )
+        return Measurement(chip=device.type, device=name, rank=rank, world_size=ranks, library=library, layers=layers)
 
     def _reject_none(self, module: torch.nn.Module, settings: Mapping[str, Any], record: Measurement) -> None:
         if converted_layers(module):
@@ -203,10 +201,13 @@ class Float8Inference:
 class _Measuring:
     """A module whose layers measure."""
 
-    def __init__(
-        self, library: Compressor, module: torch.nn.Module, record: Measurement, attributes: set[str]
-    ) -> None:
+    def __init__(self, library: Compressor, module: torch.nn.Module, record: Measurement, attributes: set[str]) -> None:
         self.library, self.module, self.record, self.attributes = library, module, record, attributes
+
+
+def _count(module: torch.nn.Module) -> str:
+    count = len(converted_layers(module))
+    return f"{count} layer{'s' if count != 1 else ''}"
 
 
 def read_config(config: Any) -> dict[str, Any]:
@@ -236,10 +237,14 @@ def _read_stage(stage: str | None, mode: Any) -> str:
     word = str(getattr(mode, "name", mode)).lower()
     asked = stage if stage is not None else word
     if asked == "load":
-        raise UnsupportedError(f"Float8Inference('load') is not supported: {_CANNOT_LOAD}. Fix: 'quantize'")
+        raise UnsupportedError(
+            f"Float8Inference('load') is not supported: {_CANNOT_LOAD}. Fix: 'quantize'", capability="float8"
+        )
     if asked not in _STAGES:
         found = "" if stage is None else repr(stage)
-        raise ArgumentsError(f"Float8Inference({found}): stage= is one of {', '.join(map(repr, _STAGES))}")
+        raise ArgumentsError(
+            f"Float8Inference({found}): stage=, or the mode of config=, is one of {', '.join(map(repr, _STAGES))}"
+        )
     if word in (*_STAGES, "load", "shape") and word != asked:
         raise ArgumentsError(f"Float8Inference({asked!r}) contradicts the mode {mode!r} in config=. Fix: leave one out")
     return asked

@@ -1,0 +1,293 @@
+"""The precision of float8 inference: its arguments, and Neural Compressor on the simulated chip and the CPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.core.lightning.conftest import Build, Claims
+from tests.core.lightning.plugins.test_precision import precision_of
+from tests.engines import needs_engines, with_engines
+from tests.scripts import run_script
+
+import northbridge
+from northbridge.capabilities import no
+from northbridge.lightning.classes import classes
+from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.plugins import float8_inference
+
+pytestmark = pytest.mark.usefixtures("chip")
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library counts as installed."""
+    monkeypatch.setattr(float8_inference, "reject_missing_library", lambda asked: "3.10")
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_public_name_serves_each_namespace(namespace: Namespace, build: Build) -> None:
+    mine = northbridge.Float8Inference("measure", "measured")
+
+    plugin = precision_of(build(accelerator="cpu_sim", devices=1, plugins=[mine]))
+
+    assert plugin is mine
+    assert type(plugin) is classes(namespace).float8_inference
+    assert isinstance(plugin, namespace.module("plugins").Precision)
+
+
+def test_a_missing_library_is_refused_with_the_pip_line(build: Build) -> None:
+    with pytest.raises(northbridge.UnsupportedError) as caught:
+        build(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Inference("measure", "measured"))
+
+    assert str(caught.value) == (
+        "Float8Inference() needs neural-compressor-pt, which is not installed. Fix: pip install northbridge[float8]"
+    )
+
+
+def test_an_old_python_is_named(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("northbridge.float8.compressor.sys.version_info", (3, 10, 14))
+    monkeypatch.setattr("northbridge.float8.compressor.sys.version", "3.10.14 (main)")
+
+    with pytest.raises(northbridge.UnsupportedError, match="needs Python 3.11, and this is 3.10.14. Fix: a newer Py"):
+        build(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Inference("measure", "measured"))
+
+
+def test_a_chip_that_denies_float8_refuses(build: Build, claims: Claims) -> None:
+    claims(float8=no("its matrix unit has none"))
+
+    with pytest.raises(northbridge.UnsupportedError) as caught:
+        build(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Inference("measure", "measured"))
+
+    assert str(caught.value) == (
+        "Float8Inference(): 'cpu_sim' has no float8: its matrix unit has none. Fix: precision='bf16-mixed'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "Float8Inference(): stage=, or the mode of config=, is one of 'measure', 'quantize'"),
+        ({"stage": "calibrate", "folder": "m"}, "Float8Inference('calibrate'): stage=, or the mode of config="),
+        ({"stage": "measure"}, "Float8Inference('measure') has no folder. Fix: folder='measurements'"),
+        (
+            {"stage": "measure", "folder": "m", "config": {"mode": "QUANTIZE"}},
+            "Float8Inference('measure') contradicts the mode 'QUANTIZE' in config=. Fix: leave one out",
+        ),
+        (
+            {"stage": "measure", "folder": "m", "config": {"hp_dtype": "FP8"}},
+            "Float8Inference: hp_dtype='FP8' is not one of BF16, FP16, FP32",
+        ),
+        (
+            {"stage": "measure", "folder": "m", "config": 1},
+            "Float8Inference(config=…) is int, not a configuration. Fix: a dict, the path of a JSON file with one, or",
+        ),
+        ({"stage": "measure", "folder": "m", "config": "nowhere.json"}, "Float8Inference(config='nowhere.json') can"),
+    ],
+)
+def test_an_invalid_argument_is_an_error(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(northbridge.ArgumentsError) as caught:
+        northbridge.Float8Inference(**arguments)
+
+    assert str(caught.value).startswith(said)
+
+
+def test_loading_a_quantized_model_is_refused_with_the_reason() -> None:
+    with pytest.raises(northbridge.UnsupportedError) as caught:
+        northbridge.Float8Inference(config={"mode": "LOAD"})
+
+    assert str(caught.value) == (
+        "Float8Inference('load') is not supported: neural-compressor-pt loads a quantized model only by the"
+        " from_pretrained of Hugging Face's transformers, and saves one only by save_pretrained. Fix: 'quantize'"
+    )
+
+
+def test_the_configuration_may_say_everything(tmp_path: Path) -> None:
+    written = tmp_path / "config.json"
+    written.write_text(json.dumps({"mode": "MEASURE", "dump_stats_path": "calibrated/net", "observer": "maxabs"}))
+
+    plugin = northbridge.Float8Inference(config=written)
+
+    assert (plugin.stage, plugin.folder) == ("measure", Path("calibrated"))
+    assert plugin.config == {"observer": "maxabs"}
+
+
+@pytest.mark.usefixtures("installed")
+def test_other_layers_run_in_the_dtype_of_the_configuration(build: Build) -> None:
+    mine, plain = (northbridge.Float8Inference("measure", "m", {"hp_dtype": each}) for each in ("bf16", "fp32"))
+    plugins = [precision_of(build(accelerator="cpu_sim", devices=1, plugins=each)) for each in (mine, plain)]
+
+    found = []
+    for each in plugins:
+        with each.forward_context():
+            found.append(torch.is_autocast_enabled("cpu_sim"))
+
+    assert found == [True, False]
+
+
+RUN = """
+import json, os, sys, warnings
+from pathlib import Path
+import lightning.pytorch as pl
+import torch
+from lightning.fabric import Fabric
+import northbridge
+from northbridge import Float8Inference
+
+ROWS = torch.randn(32, 32, generator=torch.Generator().manual_seed(3))
+QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
+INTERRUPTED = False
+
+class Module(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(5)
+        self.net = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.ReLU(), torch.nn.Linear(48, 16))
+    def predict_step(self, batch, index):
+        if INTERRUPTED and index == 1:
+            raise RuntimeError("interrupted")
+        return self.net(batch)
+    def training_step(self, batch, index):
+        return self.net(batch).float().sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+def run(*arguments, chip="cpu_sim", devices=1, model=None, how="predict", rows=ROWS):
+    model = model or Module()
+    try:
+        trainer = pl.Trainer(accelerator=chip, devices=devices, plugins=Float8Inference(*arguments), **QUIET)
+        found = getattr(trainer, how)(model, torch.utils.data.DataLoader(rows, 8))
+        return torch.cat(found).cpu().double()
+    except (northbridge.NorthbridgeError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
+
+warnings.simplefilter("ignore")
+found = {}
+if "LOCAL_RANK" not in os.environ:
+    exact = Module().net.double()(ROWS.double()).detach()
+    model = Module()
+    before = [each.clone() for each in model.parameters()]
+    found["nothing"] = run("quantize", "chip")
+    INTERRUPTED = True
+    found["interrupted"] = [run("measure", "chip", model=model), run("quantize", "chip")]
+    INTERRUPTED = False
+    found["no batch"] = run("measure", "chip", rows=ROWS[:0])
+    found["measured"] = ((run("measure", "chip", model=model) - exact).norm() / exact.norm()).item()
+    found["plain again"] = [type(each).__name__ for each in model.net]
+    found["same weights"] = all(map(torch.equal, before, model.parameters()))
+    found["pickles"] = "neural_compressor" not in str(vars(model).keys() | vars(model.net[0]).keys())
+    chips = run("quantize", "chip", model=model)
+    found["error"] = ((chips - exact).norm() / exact.norm()).item()
+    found["dtype"] = str(model.net[0].weight.dtype)
+    try:
+        model.load_state_dict(Module().state_dict())
+    except northbridge.UnsupportedError as error:
+        found["checkpoint"] = str(error)
+    found["twice"] = run("measure", "other", model=model)
+    run("measure", "cpu", chip="cpu")
+    found["as on the CPU"] = torch.equal(chips, run("quantize", "cpu", chip="cpu"))
+    found["chip"] = run("quantize", "cpu")
+    scaled = Module()
+    scaled.net[0].weight.data *= 2
+    found["weights"] = run("quantize", "chip", model=scaled)
+    found["fit"] = run("measure", "chip", how="fit")
+    for name, config in {"method": {"scale_method": "maxabs_hw"}, "word": {"scale_method": "maxabs_wh"},
+                         "key": {"scale_methd": ""}, "vendor": {"use_qdq": False}, "observer": {"observer": "maxab"},
+                         "blocked": {"blocklist": {"types": ["Linear"], "names": []}}}.items():
+        found[name] = run("quantize", "chip", config)
+    from neural_compressor.torch.quantization import FP8Config
+    given = {"use_qdq": "True", "hp_dtype": "FP32", "scale_method": "ACT_MAXABS_POW2_WEIGHTS_PCS_MAXABS_POW2"}
+    Path("config.json").write_text(json.dumps(given))
+    theirs, own = FP8Config.from_dict(given), dict(given)
+    copies = dict(vars(theirs))
+    outputs = [run("quantize", "chip", each) for each in (own, "config.json", theirs)]
+    found["configs"] = [((each - exact).norm() / exact.norm()).item() for each in outputs]
+    found["unchanged"] = [own == given, json.loads(Path("config.json").read_text()) == given, vars(theirs) == copies]
+    precision = Float8Inference("measure", "fabric")
+    fabric = Fabric(accelerator="cpu_sim", devices=1, plugins=precision)
+    net = fabric.setup_module(Module().net.eval())
+    with torch.no_grad():
+        net(ROWS.to(fabric.device))
+    precision.teardown()
+    fabric = Fabric(accelerator="cpu_sim", devices=1, plugins=Float8Inference("quantize", "fabric"))
+    net = fabric.setup_module(Module().net.eval())
+    with torch.no_grad():
+        found["in a Fabric"] = torch.equal(net(ROWS.to(fabric.device)).cpu().double(), chips)
+    try:
+        fabric.backward(net(ROWS.to(fabric.device)).float().sum())
+    except northbridge.UnsupportedError as error:
+        found["backward"] = str(error)
+rank = int(os.environ.get("LOCAL_RANK", 0))
+found["ranks"] = run("quantize", "chip", devices=2)
+run("measure", "ranks", devices=2)
+quantized = Module()
+run("quantize", "ranks", devices=2, model=quantized)
+found["layers"] = [type(each).__name__ for each in quantized.net]
+if rank == 0:
+    nodes = [json.loads(Path(f"ranks/measure_hooks_maxabs_{each}_2.json").read_text())["Nodes"]["net.0"] for each in (0, 1)]
+    found["largest"] = [node["inputs"][0][0][0] for node in nodes]
+    found["wanted"] = [ROWS[each::2].bfloat16().abs().max().item() for each in (0, 1)]
+    print(json.dumps(found))
+"""
+
+
+@needs_engines
+def test_a_model_is_measured_and_quantized_as_on_the_cpu(tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(RUN)
+
+    ran = run_script(script, folder=tmp_path, environ=with_engines())
+
+    assert ran.status == 0, ran.said
+    found = json.loads(next(line for line in ran.said.splitlines() if line.startswith("{")))
+    assert found["as on the CPU"]
+    assert found["in a Fabric"]
+    assert found["measured"] < 0.01
+    assert 0.02 < found["error"] < 0.08
+    assert all(0.02 < error < 0.08 for error in found["configs"])
+    assert found["unchanged"] == [True, True, True]
+    assert (found["plain again"], found["same weights"]) == (["Linear", "ReLU", "Linear"], True)
+    assert found["pickles"]
+    assert found["dtype"] == "torch.float8_e4m3fn"
+    assert found["layers"] == ["PatchedLinear", "ReLU", "PatchedLinear"]
+    assert found["largest"] == found["wanted"]  # each rank has its own rows
+    assert "Quantized 2 layers to float8 by quantizing and dequantizing (QDQ)" in ran.said
+    _assert_refused(found, tmp_path)
+
+
+def _assert_refused(found: dict[str, Any], folder: Path) -> None:
+    chip, again = folder / "chip", "Fix: measure again with stage='measure'"
+    layer = "northbridge_measure_0_1.json in {} was measured with the layer 'net.0': Linear (48, 32) up to 0.1768, and"
+    known = "ArgumentsError: Float8Inference(config=…): neural-compressor-pt does not know"
+    for name, said in {
+        "nothing": f"ArgumentValueError: {chip} has no measurement. Fix: measure with stage='measure' first",
+        "no batch": "ArgumentsError: Float8Inference('measure'): no layer of Module has computed a batch. Fix: a run of"
+        " one batch or more",
+        "twice": "UnsupportedError: Module is quantized already, or still measured. Fix: load the plain model",
+        "chip": f"ArgumentValueError: northbridge_measure_0_1.json in {folder / 'cpu'} was measured with the chip 'cpu', and"
+        f" this run has 'cpu_sim'. {again}",
+        "weights": f"ArgumentValueError: {layer.format(chip)} this run has Linear (48, 32) up to 0.3535. {again}",
+        "ranks": f"ArgumentValueError: {chip} was measured by 1 rank, and this run has 2. Fix: devices=1, or {again[5:]}",
+        "fit": "UnsupportedError: trainer.fit(): Float8Inference is for validation, test and prediction alone. Fix:"
+        " train with precision='transformer-engine' or 'bf16-mixed'",
+        "method": "UnsupportedError: neural-compressor-pt cannot quantize on 'cpu_sim' with scale_method='maxabs_hw'"
+        " (KeyError: None). Fix: scale_method='maxabs_pow2'",
+        "word": f"{known} the scale method 'maxabs_wh'. Did you mean 'maxabs_hw'?",
+        "key": f"{known} the key 'scale_methd'. Did you mean 'scale_method'?",
+        "observer": f"{known} the observer 'maxab'. Did you mean 'maxabs'?",
+        "vendor": "UnsupportedError: neural-compressor-pt has no operators of 'cpu_sim', and use_qdq is false. Fix: leave"
+        " use_qdq out",
+        "blocked": "UnsupportedError: no layer of Module can be quantized to float8 on 'cpu_sim': it has net.0, net.2, and"
+        " config= has {'blocklist': {'types': ['Linear'], 'names': []}}. Fix: a model with torch.nn.Linear layers, or"
+        " precision='bf16-mixed'",
+        "checkpoint": "net.0.weight is torch.float32, and this layer is quantized to torch.float8_e4m3fn. Fix: load the"
+        " checkpoint into the plain model, and quantize that",
+        "backward": "backward(): Float8Inference is for validation, test and prediction alone. Fix: train with"
+        " precision='transformer-engine' or 'bf16-mixed'",
+    }.items():
+        assert found[name] == said
+    unfinished = f"ArgumentValueError: northbridge_measure_0_1.json in {chip} is of a run that did not finish. {again}"
+    assert found["interrupted"] == ["RuntimeError: interrupted", unfinished]
