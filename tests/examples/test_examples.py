@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("with_science")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-ABOUT_NORTHBRIDGE = {EXAMPLES / name for name in ("captured_step.py", "recompilation.py")}
+ABOUT_NORTHBRIDGE = {EXAMPLES / name for name in ("captured_step.py", "float8_inference.py", "recompilation.py")}
 BY_NAME_ALONE = sorted({*EXAMPLES.glob("*.py")} - ABOUT_NORTHBRIDGE)
 
 
@@ -69,6 +69,18 @@ def test_digits_are_read_in_float8_and_without(tmp_path: Path) -> None:
     assert len(found) == 2
     assert min(found) > 95
     assert "Training 2 linear layers in float8 with torchao; not in float8: net.5 (128 x 10" in ran.said
+
+
+@needs_engines
+def test_digits_are_quantized_to_float8(tmp_path: Path) -> None:
+    ran = run_script(EXAMPLES / "float8_inference.py", folder=tmp_path, environ=with_engines())
+
+    assert ran.status == 0, ran.said
+    found = [float(each) for each in re.findall(r"(?:in float32|to float8): ([\d.]+)%", ran.said)]
+    assert len(found) == 2
+    assert abs(found[0] - found[1]) < 2
+    assert min(found) > 90
+    assert "Wrote the measurements of 2 layers to float8-measurements" in ran.said
 
 
 def test_the_profile_has_a_table_and_a_trace_of_each_rank(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Training in float8: what a chip offers for it, and torchao."""
+"""Training and inference in float8: what a chip offers, torchao, and Intel Neural Compressor."""

@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import ArgumentsError, UnsupportedError
-from northbridge.processes.environment import keep_environment
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +38,7 @@ _FURTHER_KEYS = (
     "whitelist",
     "blacklist",
 )
-"""Keys of a configuration that ``FP8Config`` passes on; neural_compressor/torch/…/quant_config.py of 3.10 reads them."""
+"""Keys of a configuration that ``FP8Config`` passes on; quant_config.py of the library's 3.10 reads them."""
 
 
 def reject_missing_library(asked: str) -> str:
@@ -71,14 +70,17 @@ class Compressor:
 
         The library chooses a device once in a process, at its import.
         """
-        with keep_environment(("INC_TARGET_DEVICE",)):
-            os.environ.setdefault("INC_TARGET_DEVICE", chip)
+        asked = os.environ.get("INC_TARGET_DEVICE")
+        os.environ.setdefault("INC_TARGET_DEVICE", chip)
+        try:
             accelerators: Any = import_module(f"{_HOME}.utils.auto_accelerator")
             import_module(f"{_HOME}.quantization")
             chosen = accelerators.auto_detect_accelerator().name()
-        asked = os.environ.get("INC_TARGET_DEVICE", "").lower()
+        finally:
+            if asked is None:
+                os.environ.pop("INC_TARGET_DEVICE", None)
         known = import_module(f"{_HOME}.algorithms.fp8_quant.model_configs").DEVICE_TYPES
-        if chosen not in (chip, "cpu") or (chosen != chip and chip in known and asked != "cpu"):
+        if chosen not in (chip, "cpu") or (chosen != chip and chip in known and asked is None):
             raise UnsupportedError(
                 f"{DISTRIBUTION} computes on {chosen!r} in this process, not on {chip!r}: it was imported before"
                 f" {chip!r} was loaded. Fix: import it after the Trainer is made",
@@ -223,7 +225,7 @@ def _reject_other_weights(module: torch.nn.Module, state: dict[str, Any], prefix
     own, given = getattr(module, "weight", None), state.get(f"{prefix}weight")
     if own is not None and given is not None and own.dtype != given.dtype:
         raise UnsupportedError(
-            f"{prefix}weight is {given.dtype}, and this layer is quantized to {own.dtype}. Fix: load the checkpoint into"
-            " the plain model, and quantize that",
+            f"{prefix}weight is {given.dtype}, and this layer is quantized to {own.dtype}. Fix: load the checkpoint"
+            " into the plain model, and quantize that",
             capability="float8",
         )

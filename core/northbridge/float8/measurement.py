@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pydantic
 
@@ -61,7 +60,8 @@ class Measurement(pydantic.BaseModel):
             raise ArgumentValueError(f"{path.name} in {prefix.parent} is of a run that did not finish. Fix: {_AGAIN}")
         for what, theirs, ours in self._differences(found):
             raise ArgumentValueError(
-                f"{path.name} in {prefix.parent} was measured with {what} {theirs}, and this run has {ours}. Fix: {_AGAIN}"
+                f"{path.name} in {prefix.parent} was measured with {what} {theirs}, and this run has {ours}."
+                f" Fix: {_AGAIN}"
             )
         missing = ", ".join(each.name for each in files if not each.is_file())
         if missing:

@@ -116,8 +116,8 @@ class Float8Inference:
     def _finish(self, measuring: _Measuring) -> None:
         if not measuring.library.finish(measuring.module):
             raise ArgumentsError(
-                f"Float8Inference('measure'): no layer of {type(measuring.module).__name__} has computed a batch. Fix: a"
-                " run of one batch or more"
+                f"Float8Inference('measure'): no layer of {type(measuring.module).__name__} has computed a batch. Fix:"
+                " a run of one batch or more"
             )
         measuring.record.write(self._prefix, finished=True)
         self._log(f"Wrote the measurements of {_count(measuring.module)} to {self.folder}")
@@ -226,8 +226,8 @@ def read_config(config: Any) -> dict[str, Any]:
         config = config.to_dict()
     if not isinstance(config, Mapping):
         raise ArgumentsError(
-            f"Float8Inference(config=…) is {type(config).__name__}, not a configuration. Fix: a dict, the path of a JSON"
-            " file with one, or an FP8Config"
+            f"Float8Inference(config=…) is {type(config).__name__}, not a configuration. Fix: a dict, the path of a"
+            " JSON file with one, or an FP8Config"
         )
     return copy.deepcopy(dict(config))
 
