@@ -17,8 +17,8 @@ from lightning.pytorch import LightningModule, Trainer, seed_everything
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-import northbridge
 from digits_task import load_sets
+from northbridge.lightning.pytorch import Float8Inference
 
 FOLDER = Path("float8-measurements")
 
@@ -59,9 +59,9 @@ def main() -> None:
     (plain,) = trainer.test(model, DataLoader(test, batch_size=360), verbose=False)
 
     # The validation set shows which values each layer sees.
-    measure = northbridge.Float8Inference("measure", FOLDER)
+    measure = Float8Inference("measure", FOLDER)
     Trainer(plugins=measure, **chip).validate(model, DataLoader(val, batch_size=50), verbose=False)
-    quantize = northbridge.Float8Inference("quantize", FOLDER)
+    quantize = Float8Inference("quantize", FOLDER)
     (quantized,) = Trainer(plugins=quantize, **chip).test(model, DataLoader(test, batch_size=360), verbose=False)
 
     print(f"accuracy on held-out digits, in float32: {plain['accuracy']:.1%}")

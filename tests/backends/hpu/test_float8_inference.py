@@ -159,7 +159,7 @@ if "LOCAL_RANK" not in os.environ or trainer.global_rank == 0:
 
 
 @needs_engines
-def test_lightning_habanas_calls_measure_and_quantize_on_one_card_and_two(tmp_path: Path) -> None:
+def test_lightning_habanas_calls_measure_and_quantize(tmp_path: Path) -> None:
     script = tmp_path / "run.py"
     script.write_text(RUN)
 

@@ -22,7 +22,7 @@ from northbridge.lightning.plugins.float8 import reject_float8
 _STAGES = ("measure", "quantize")
 _DTYPES = {"BF16": torch.bfloat16, "FP16": torch.float16, "FP32": torch.float32}
 _CANNOT_LOAD = (
-    f"{DISTRIBUTION} loads a quantized model only by the from_pretrained of Hugging Face's transformers, and saves one"
+    f"{DISTRIBUTION} loads a quantized model only by the from_pretrained of transformers, and saves one"
     " only by save_pretrained"
 )
 

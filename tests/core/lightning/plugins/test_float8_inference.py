@@ -101,7 +101,7 @@ def test_loading_a_quantized_model_is_refused_with_the_reason() -> None:
 
     assert str(caught.value) == (
         "Float8Inference('load') is not supported: neural-compressor-pt loads a quantized model only by the"
-        " from_pretrained of Hugging Face's transformers, and saves one only by save_pretrained. Fix: 'quantize'"
+        " from_pretrained of transformers, and saves one only by save_pretrained. Fix: 'quantize'"
     )
 
 
