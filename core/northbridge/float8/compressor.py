@@ -98,7 +98,9 @@ class Compressor:
         keys = [*quantization.FP8Config().to_dict(), *_FURTHER_KEYS]
         for key in given:
             _reject_unknown("the key", key, keys)
-        settings = {**({} if self.native else _QUANTIZE_AND_DEQUANTIZE), **given, "dump_stats_path": str(prefix)}
+        # Scales in files, which the library would read again, may be of another float8 or of another configuration.
+        defaults = {"recalc_scales": True, **({} if self.native else _QUANTIZE_AND_DEQUANTIZE)}
+        settings = {**defaults, **given, "dump_stats_path": str(prefix)}
         if isinstance(settings.get("scale_method"), str):
             methods = import_module(f"{_HOME}.algorithms.fp8_quant._core.scale_methods.scale_method_config")
             names = [each.name.lower() for each in methods.ScaleMethodString]

@@ -130,6 +130,18 @@ def test_the_precision_of_lightning_habana_trains(layer: nn.Linear) -> None:
     assert module.module[0].weight.grad.dtype == torch.float32
 
 
+class Own(northbridge_hpu.HPUPrecisionPlugin):
+    """A precision that a user has derived."""
+
+
+def test_a_precision_that_a_user_derived_trains_too(layer: nn.Linear) -> None:
+    fabric, module = _fit(Own("fp8"), nn.Sequential(layer, nn.ReLU()))
+
+    assert isinstance(fabric._precision, Own)
+    assert isinstance(fabric._precision, northbridge.Float8Precision)
+    assert TransformerEngine().is_converted(module.module[0])
+
+
 def test_layers_are_left_to_the_user_if_asked(layer: nn.Linear) -> None:
     import habana_frameworks.torch.hpex.experimental.transformer_engine as engine
 

@@ -178,14 +178,13 @@ def _settle_precision(namespace: Namespace, name: PrecisionName, arguments: dict
     unified = namespace.fabric_module("connector")._convert_precision_to_unified_args
     if asked is not None and unified(asked) != name.precision:
         raise ArgumentsError(f"precision={asked!r} contradicts {name!r}. Fix: leave one out")
-    if is_vendors(type(name)):
-        plugin = name.plugin()
-        if plugin is None:
-            arguments["precision"] = name.precision
-            return
-        made = settle_plugin(namespace, plugin)
-    else:
+    plugin = name.plugin()
+    made = None if plugin is None else settle_plugin(namespace, plugin)
+    if not is_vendors(type(name)):
         load_with_hardware(name.backend_name)
-        made = name.settle(namespace)
+        made = name.settle(namespace) if made is None else name.become(made)
+    elif made is None:
+        arguments["precision"] = name.precision
+        return
     arguments["precision"] = None
     arguments["plugins"] = [*_listed(arguments.get("plugins")), made]
