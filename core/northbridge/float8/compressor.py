@@ -121,10 +121,8 @@ class Compressor:
 
     def measure(self, module: torch.nn.Module, settings: Mapping[str, Any], device: torch.device) -> None:
         """Let the layers of ``module`` measure the largest values of their tensors on ``device``."""
-        # The library would move the module to the device that it knows; it is back before the first batch.
-        given = settings if self.native else {**settings, "measure_on_hpu": False}
         with self._on_the_librarys_device(module):
-            self._call("prepare", module, {**given, "mode": "MEASURE"})
+            self._call("prepare", module, {**settings, "mode": "MEASURE"})
         for layer in converted_layers(module):
             extra: Any = layer._mod_extra_config
             for observer in (*(extra.inputs or ()), *(extra.outputs or ())):

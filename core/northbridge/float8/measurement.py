@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pydantic
 
@@ -16,7 +17,7 @@ _AGAIN = "measure again with stage='measure'"
 class Measurement(pydantic.BaseModel):
     """What one rank has measured, and where."""
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[pydantic.ConfigDict] = pydantic.ConfigDict(frozen=True, extra="forbid")
 
     chip: str
     """The torch device type."""
