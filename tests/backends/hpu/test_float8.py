@@ -11,6 +11,7 @@ from torch import nn
 import northbridge
 import northbridge_hpu
 from northbridge_hpu.float8 import TorchAO, TransformerEngine
+from northbridge_hpu.trainer import HPUPrecisionPlugin
 
 pytestmark = pytest.mark.usefixtures("hpu")
 
@@ -130,7 +131,7 @@ def test_the_precision_of_lightning_habana_trains(layer: nn.Linear) -> None:
     assert module.module[0].weight.grad.dtype == torch.float32
 
 
-class Own(northbridge_hpu.HPUPrecisionPlugin):
+class Own(HPUPrecisionPlugin):
     """A precision that a user has derived."""
 
 
