@@ -8,6 +8,9 @@ import signal
 import pytest
 from tests.backends.simulation.processes import Run, Start
 
+import northbridge
+from northbridge.capabilities import not_driven
+
 LOAD = "import northbridge\nbackend = northbridge.load('hpu')\nimport os, torch\n"
 TAKE = "backend.bridge.prepare_rank(index={0}, local_rank=0, world_size=1)\nbackend.device.select({0})\n"
 HOLD = TAKE.format(3) + "print('holds', flush=True)\ninput()\n"
@@ -163,6 +166,13 @@ class TestWhatIsKnownWithoutTakingACard:
         ask = "here = backend.present_capabilities()\nprint(here.float16.answer, here.int64.answer)"
 
         assert last(run(ask, first=LOAD, **environ)) == claims
+
+    @pytest.mark.usefixtures("hpu")
+    def test_an_unknown_claim_names_its_source(self) -> None:
+        claims = northbridge.load("hpu").present_capabilities().claims()
+        unknown = {name: claim for name, claim in claims.items() if claim.answer == "unknown"}
+
+        assert [name for name, claim in unknown.items() if claim != not_driven and "https://" not in claim.reason] == []
 
     def test_how_many_there_are(self, run: Run) -> None:
         ask = "print(northbridge.available()['hpu'], backend.device.count(), torch.hpu.is_initialized())"
