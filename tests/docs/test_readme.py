@@ -41,9 +41,9 @@ def test_an_unknown_of_hpu_names_its_source() -> None:
 
 @pytest.mark.parametrize("chip", ["hpu", "sdaa"])
 def test_features_that_are_not_driven_stand_in_not_yet(chip: str) -> None:
-    undriven = {name for name, claim in claims(chip).items() if claim == not_driven}
+    missing = {name for name, claim in claims(chip).items() if claim == not_driven}
 
-    assert {word for word in ("deepspeed", "fsdp") if word in table()[chip]["not yet"].lower()} == undriven
+    assert {word for word in ("deepspeed", "fsdp") if word in table()[chip]["not yet"].lower()} == missing
 
 
 def test_sdaa_denies_what_it_does_not_have() -> None:
