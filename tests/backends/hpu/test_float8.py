@@ -130,6 +130,16 @@ def test_the_precision_of_lightning_habana_trains(layer: nn.Linear) -> None:
     assert module.module[0].weight.grad.dtype == torch.float32
 
 
+def test_the_engine_says_whether_it_computes_in_float8() -> None:
+    """lightning-Habana's tests ask it in a forward pass."""
+    import habana_frameworks.torch.hpex.experimental.transformer_engine as engine
+
+    with engine.fp8_autocast(enabled=True):
+        inside = engine.fp8.is_fp8_enabled()
+
+    assert (inside, engine.fp8.is_fp8_enabled()) == (True, False)
+
+
 def test_layers_are_left_to_the_user_if_asked(layer: nn.Linear) -> None:
     import habana_frameworks.torch.hpex.experimental.transformer_engine as engine
 
