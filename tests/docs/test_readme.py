@@ -55,4 +55,5 @@ def test_sdaa_denies_what_it_does_not_have() -> None:
 def claims(chip: str) -> dict[str, Claim]:
     """Return the claims of a backend, as far as they need no card."""
     package = {"hpu": northbridge_hpu, "sdaa": northbridge_sdaa}[chip]
-    return package.northbridge_backend().capabilities.claims()
+    found: dict[str, Claim] = package.northbridge_backend().capabilities.claims()
+    return found

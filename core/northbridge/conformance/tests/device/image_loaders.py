@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -43,28 +44,28 @@ def _write_pictures(folder: Path) -> Dataset[Any]:
     for place in grays:
         place.mkdir()
     try:
-        from PIL import Image
-        from torchvision import transforms
-        from torchvision.datasets import ImageFolder as TorchvisionsFolder
+        image: Any = import_module("PIL.Image")
+        transforms: Any = import_module("torchvision.transforms")
+        datasets: Any = import_module("torchvision.datasets")
     except ImportError:
         for place, gray in grays.items():
             (place / "gray.ppm").write_bytes(b"P6 2 2 255\n" + bytes([gray]) * 12)
         return ImageFolder(folder)
     for place, gray in grays.items():
-        Image.new("RGB", (256, 256), (gray,) * 3).save(place / "gray.jpg")
+        image.new("RGB", (256, 256), (gray,) * 3).save(place / "gray.jpg")
     resized = [transforms.Resize(256), transforms.CenterCrop(224), transforms.ToTensor()]
-    pictures: Dataset[Any] = TorchvisionsFolder(str(folder), transforms.Compose(resized))
+    pictures: Dataset[Any] = datasets.ImageFolder(str(folder), transforms.Compose(resized))
     return pictures
 
 
 class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
     """A folder of pictures with the name and the attributes of torchvision's, where torchvision is not installed."""
 
-    transform = None
+    transform: None = None
 
     def __init__(self, root: Path) -> None:
-        self.root = str(root)
-        self.imgs = [(str(path), int(path.parent.name)) for path in sorted(root.glob("*/*.ppm"))]
+        self.root: str = str(root)
+        self.imgs: list[tuple[str, int]] = [(str(path), int(path.parent.name)) for path in sorted(root.glob("*/*.ppm"))]
 
     def __len__(self) -> int:
         return len(self.imgs)
