@@ -12,6 +12,7 @@ from northbridge.float8.engine import Float8Engine
 if TYPE_CHECKING:
     import torch
     from torch.profiler import ProfilerActivity
+    from torch.utils.data import Dataset
 
 
 class Graph(Protocol):
@@ -109,6 +110,19 @@ class Acceleration:
         name = "PrivateUse1" if is_renamed(self.device_type) else self.device_type.upper()
         activity: ProfilerActivity | None = getattr(module.ProfilerActivity, name, None)
         return activity if activity in module.supported_activities() else None
+
+    def image_loader(self, dataset: Dataset[Any], **options: Any) -> Iterable[Any]:  # noqa: ARG002 - for overrides
+        """Return the vendor's own loader of a torchvision ``ImageFolder``; claim ``data_loaders``.
+
+        Called by a script's ``train_dataloader()``, with options of torch's DataLoader such as ``batch_size``. A batch
+        is images (N x channels x height x width) and labels (N), on the chip or on the CPU. The default raises
+        :class:`UnsupportedError`, and so does a loader that would use torch's instead of its own.
+        """
+        raise UnsupportedError(
+            f"{self.device_type!r} has no loader of its own for {type(dataset).__name__}. Fix:"
+            " torch.utils.data.DataLoader",
+            capability="data_loaders",
+        )
 
     def compilations(self) -> Mapping[str, float]:
         """Return the vendor's counts of this process, such as compiled graphs, by name; claim ``recompilation``.

@@ -57,6 +57,14 @@ def test_a_chip_that_torch_does_not_profile_has_no_activity(plain: Plain) -> Non
     assert plain.profiler_activity() is None
 
 
+def test_a_chip_without_a_loader_names_torchs(plain: Plain) -> None:
+    with pytest.raises(northbridge.UnsupportedError) as caught:
+        plain.image_loader(torch.utils.data.TensorDataset(torch.ones(2)), batch_size=1)
+
+    assert str(caught.value) == ("'cpu' has no loader of its own for TensorDataset. Fix: torch.utils.data.DataLoader")
+    assert caught.value.capability == "data_loaders"
+
+
 def test_a_chip_with_nothing_of_its_own_says_so(plain: Plain) -> None:
     assert (plain.fused_optimizers(), plain.compile_options(), plain.compilations()) == ({}, {}, {})
     assert plain.float8_engines() == {}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import northbridge
 
+_LIMITED_TYPES = "https://docs.habana.ai/en/latest/PyTorch/Model_Optimization_PyTorch/Best_Practices_for_Model_Training_on_Gaudi.html"
+"""The vendor's page on data types with limited support, which lists neither float32 nor bfloat16."""
+
 
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
@@ -22,6 +25,10 @@ def northbridge_backend() -> northbridge.Backend:
             "C3",
             inference_mode=northbridge.yes,
             bfloat16=northbridge.yes,
+            bfloat16_range=northbridge.Claim("unknown", f"no public source tells; see {_LIMITED_TYPES}"),
+            float32_convolutions=northbridge.Claim("unknown", f"no public source tells; see {_LIMITED_TYPES}"),
+            sharding=northbridge.yes,
+            sync_batchnorm=northbridge.yes,
             compile=northbridge.yes,
             fused_optimizers=northbridge.yes,
             float8=northbridge.yes,

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import northbridge
-from northbridge_hpu.device import NO_GRAPHS_IN_EAGER_MODE
+from northbridge_hpu.device import NO_GRAPHS_IN_EAGER_MODE, HPUDevice
 from northbridge_hpu.float8 import TorchAO, TransformerEngine
 from northbridge_hpu.settings import HPUSettings
 
 if TYPE_CHECKING:
     import torch
     from torch.profiler import ProfilerActivity
+    from torch.utils.data import Dataset
 
 _SUBJECT = "hpu"
 
@@ -30,6 +31,15 @@ class HPUAcceleration(northbridge.Acceleration):
 
     def __init__(self) -> None:
         self._clips: dict[tuple[float, torch.dtype], Any] = {}
+
+    # Images: habana_dataloader
+
+    def image_loader(self, dataset: Dataset[Any], **options: Any) -> Iterable[Any]:
+        """Return a :class:`HabanaDataLoader`. On the first generation, the options that aeon needs are the default."""
+        from northbridge_hpu.data import HabanaDataLoader
+
+        aeon = {"num_workers": 8, "pin_memory": True} if HPUDevice().generation == 1 else {}
+        return HabanaDataLoader(dataset=dataset, **{**aeon, **options})
 
     # Graphs: habana_frameworks.torch.hpu.graphs
 

@@ -96,6 +96,9 @@ class HPUDevice(northbridge.Device):
             float16=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
             float8=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
             graphs=northbridge.yes if is_lazy() else northbridge.no(NO_GRAPHS_IN_EAGER_MODE),
+            data_loaders=northbridge.no("the vendor's loader is for the generations before it")
+            if self.generation == 3
+            else claimed.data_loaders,
             int64=northbridge.no("it is held as int32 there") if narrow else northbridge.yes,
         )
 

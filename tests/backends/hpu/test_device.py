@@ -8,6 +8,9 @@ import signal
 import pytest
 from tests.backends.simulation.processes import Run, Start
 
+import northbridge
+from northbridge.capabilities import not_driven
+
 LOAD = "import northbridge\nbackend = northbridge.load('hpu')\nimport os, torch\n"
 TAKE = "backend.bridge.prepare_rank(index={0}, local_rank=0, world_size=1)\nbackend.device.select({0})\n"
 HOLD = TAKE.format(3) + "print('holds', flush=True)\ninput()\n"
@@ -152,17 +155,27 @@ class TestWhatIsKnownWithoutTakingACard:
     @pytest.mark.parametrize(
         ("environ", "claims"),
         [
-            ({"NORTHBRIDGE_HPU_SIM_GENERATION": "1"}, "no no"),
-            ({"NORTHBRIDGE_HPU_SIM_GENERATION": "2"}, "yes yes"),
-            ({"NORTHBRIDGE_HPU_SIM_GENERATION": "3", "PT_HPU_LAZY_MODE": "1"}, "yes no"),
-            ({"PT_ENABLE_INT64_SUPPORT": "0"}, "yes no"),
+            ({"NORTHBRIDGE_HPU_SIM_GENERATION": "1"}, "no no yes"),
+            ({"NORTHBRIDGE_HPU_SIM_GENERATION": "2"}, "yes yes yes"),
+            ({"NORTHBRIDGE_HPU_SIM_GENERATION": "3", "PT_HPU_LAZY_MODE": "1"}, "yes no no"),
+            ({"PT_ENABLE_INT64_SUPPORT": "0"}, "yes no yes"),
         ],
         ids=["first generation", "second, eager", "third, lazy", "switched off"],
     )
-    def test_float16_and_int64(self, run: Run, environ: dict[str, str], claims: str) -> None:
-        ask = "here = backend.present_capabilities()\nprint(here.float16.answer, here.int64.answer)"
+    def test_claims_that_the_card_decides(self, run: Run, environ: dict[str, str], claims: str) -> None:
+        ask = (
+            "here = backend.present_capabilities()\n"
+            "print(*(here.claims()[name].answer for name in ('float16', 'int64', 'data_loaders')))"
+        )
 
         assert last(run(ask, first=LOAD, **environ)) == claims
+
+    @pytest.mark.usefixtures("hpu")
+    def test_an_unknown_claim_names_its_source(self) -> None:
+        claims = northbridge.load("hpu").present_capabilities().claims()
+        unknown = {name: claim for name, claim in claims.items() if claim.answer == "unknown"}
+
+        assert [name for name, claim in unknown.items() if claim != not_driven and "https://" not in claim.reason] == []
 
     def test_how_many_there_are(self, run: Run) -> None:
         ask = "print(northbridge.available()['hpu'], backend.device.count(), torch.hpu.is_initialized())"

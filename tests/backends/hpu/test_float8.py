@@ -143,6 +143,16 @@ def test_a_precision_that_a_user_derived_trains_too(layer: nn.Linear) -> None:
     assert TransformerEngine().is_converted(module.module[0])
 
 
+def test_the_engine_says_whether_it_computes_in_float8() -> None:
+    """lightning-Habana's tests ask it in a forward pass."""
+    import habana_frameworks.torch.hpex.experimental.transformer_engine as engine
+
+    with engine.fp8_autocast(enabled=True):
+        inside = engine.fp8.is_fp8_enabled()
+
+    assert (inside, engine.fp8.is_fp8_enabled()) == (True, False)
+
+
 def test_layers_are_left_to_the_user_if_asked(layer: nn.Linear) -> None:
     import habana_frameworks.torch.hpex.experimental.transformer_engine as engine
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import pickle
@@ -11,13 +12,14 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from lightning.pytorch.strategies import DeepSpeedStrategy
 from tests.backends.simulation.predecessor import Predecessor
 from tests.core.conftest import Install, install as install
 from tests.scripts import run_script
 
 import northbridge_hpu
 import northbridge_hpu.fabric
-from northbridge.errors import ArgumentsError, ArgumentValueError
+from northbridge.errors import ArgumentsError, ArgumentValueError, UnsupportedError
 from northbridge.lightning.vendor_names import arguments
 
 
@@ -83,6 +85,154 @@ def test_a_strategy_survives_pickling_before_a_trainer_has_it() -> None:
     strategy = pickle.loads(pickle.dumps(northbridge_hpu.HPUDDPStrategy(bucket_cap_mb=100)))
 
     assert repr(strategy) == "HPUDDPStrategy(bucket_cap_mb=100)"
+
+
+# --- The page on migration
+
+SHARDED = (
+    "accelerator parallel_devices cluster_environment process_group_backend timeout cpu_offload mixed_precision"
+    " auto_wrap_policy activation_checkpointing activation_checkpointing_policy sharding_strategy state_dict_type"
+)
+OFFLOADED = (
+    "accelerator zero_optimization stage remote_device offload_optimizer offload_parameters offload_params_device"
+    " nvme_path params_buffer_count params_buffer_size max_in_cpu offload_optimizer_device optimizer_buffer_count"
+    " block_size queue_depth single_submit overlap_events thread_count pin_memory sub_group_size"
+    " contiguous_gradients overlap_comm allgather_partitions reduce_scatter allgather_bucket_size"
+    " reduce_bucket_size zero_allow_untested_optimizer logging_batch_size_per_gpu config logging_level"
+    " parallel_devices cluster_environment loss_scale initial_scale_power loss_scale_window hysteresis"
+    " min_loss_scale partition_activations cpu_checkpointing contiguous_memory_optimization"
+    " synchronize_checkpoint_boundary load_full_weights precision_plugin process_group_backend"
+)
+ONE = "device accelerator checkpoint_io"
+SEVERAL = "accelerator parallel_devices cluster_environment checkpoint_io process_group_backend"
+HOOKS = "ddp_comm_state ddp_comm_hook ddp_comm_wrapper model_averaging_period"
+LAYERS = "precision device recipe replace_layers"
+
+TRAINERS = {
+    "HPUAccelerator": "",
+    "SingleHPUStrategy": f"{ONE} precision_plugin",
+    "HPUParallelStrategy": f"{SEVERAL} precision_plugin",
+    "HPUDDPStrategy": f"{SEVERAL} {HOOKS} precision_plugin",
+    "HPUCheckpointIO": "",
+    "HPUPrecisionPlugin": LAYERS,
+    "HPUProfiler": (
+        "dirpath filename group_by_input_shapes export_to_chrome row_limit sort_by_key record_module_names"
+    ),
+    "HPUDataModule": (
+        "train_dir val_dir num_workers normalize seed batch_size train_transforms val_transforms pin_memory shuffle"
+        " drop_last distributed"
+    ),
+    "HPUFSDPStrategy": f"{SHARDED} checkpoint_io precision_plugin",
+    "HPUFSDPPrecision": LAYERS,
+    "HPUDeepSpeedStrategy": OFFLOADED,
+    "HPUDeepSpeedPrecisionPlugin": "precision device",
+}
+FABRICS = {
+    "HPUAccelerator": "",
+    "SingleHPUStrategy": f"{ONE} precision",
+    "HPUParallelStrategy": f"{SEVERAL} precision timeout start_method",
+    "HPUDDPStrategy": f"{SEVERAL} precision timeout start_method",
+    "HPUCheckpointIO": "",
+    "HPUPrecision": "precision device",
+    "HPUFSDPStrategy": f"{SHARDED} precision",
+    "HPUFSDPPrecision": LAYERS,
+}
+"""The public classes of lightning-Habana with their arguments: read from 1.6.0 on PyPI, and 1.7.0rc0 at
+https://github.com/Lightning-AI/lightning-Habana/tree/5549fa9."""
+
+EXAMPLES = (
+    "examples/pytorch/mnist_sample.py",
+    "mnist_trainer.py",
+    "multi_tenants.sh",
+    "examples/pytorch/hpu_graphs.py",
+    "examples/pytorch/language_model.py",
+    "examples/fabric/image_classifier/train_fabric.py",
+    "docs/source/basic.rst",
+    "docs/source/intermediate.rst",
+    "docs/source/advanced.rst",
+)
+
+CLASSES = [
+    *((northbridge_hpu, name, args) for name, args in TRAINERS.items()),
+    *((northbridge_hpu.fabric, name, args) for name, args in FABRICS.items()),
+]
+UNSUPPORTED = {*TestLightningHabana.unsupported, "HPUDataModule"}
+
+
+def page() -> str:
+    return (Path(__file__).parents[3] / "docs" / "from-lightning-habana.md").read_text()
+
+
+def lines(heading: str) -> list[str]:
+    """Return the rows of the table in the section of the page."""
+    section = page().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return [line for line in section.splitlines() if line.startswith("| `")]
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"`([\w./]+)`", text))
+
+
+@pytest.mark.parametrize(("home", "name", "arguments_"), CLASSES)
+def test_each_class_has_its_line_with_each_argument(home: Any, name: str, arguments_: str) -> None:
+    (line,) = [line for line in lines("Each class and argument") if name in words(line.split("|")[1])]
+    said = words(line)
+    if name == "HPUDDPStrategy":
+        said |= words(next(line for line in lines("Each class and argument") if line.startswith("| `HPUParallel")))
+    if "those of Lightning's `DeepSpeedStrategy`" in line:
+        said |= set(inspect.signature(DeepSpeedStrategy).parameters)
+
+    assert set(arguments_.split()) - said == set()
+
+
+@pytest.mark.parametrize(("home", "name", "arguments_"), CLASSES)
+def test_each_class_takes_each_argument_that_it_had(home: Any, name: str, arguments_: str) -> None:
+    if name in UNSUPPORTED:
+        with pytest.raises(UnsupportedError, match=rf"^{name}\b.*Fix: "):
+            getattr(home, name)(**dict.fromkeys(arguments_.split()))
+    else:
+        values = {"precision": "fp8", "device": None, "process_group_backend": "hccl"}
+        made = getattr(home, name)(
+            **{each: values.get(each) for each in arguments_.split() if "trategy" not in name or each != "precision"}
+        )
+        assert isinstance(made, getattr(home, name))
+
+
+def test_an_argument_without_a_line_would_be_seen() -> None:
+    with pytest.raises(AssertionError):
+        test_each_class_has_its_line_with_each_argument(northbridge_hpu, "HPUProfiler", "dirpath colour")
+
+
+@pytest.mark.parametrize(
+    "name", sorted(words(" ".join(line.split("|")[1] for line in lines("Each class and argument"))))
+)
+def test_each_name_on_the_page_can_be_imported(name: str) -> None:
+    home = northbridge_hpu.fabric if name == "HPUPrecision" else northbridge_hpu
+    first, *rest = name.split(".")
+    found = getattr(home, first)
+    for each in rest:
+        found = getattr(found, each)
+
+    assert found is not None
+
+
+def test_each_method_of_the_accelerator_is_there() -> None:
+    methods = words(page().partition("The methods of `HPUAccelerator` are the same: ")[2].partition(". Its")[0])
+
+    assert len(methods) == 10
+    assert [name for name in methods if not callable(getattr(northbridge_hpu.HPUAccelerator(), name, None))] == []
+
+
+def test_each_example_has_its_line() -> None:
+    assert set(EXAMPLES) - words(" ".join(lines("Each example"))) == set()
+
+
+def test_each_import_on_the_page_can_be_written() -> None:
+    written = re.findall(r"`(from northbridge_hpu[\w.]* import [\w, ]+)`", page())
+
+    assert len(written) > 8
+    for line in written:
+        exec(line, {})
 
 
 # --- On the simulated Gaudi

@@ -1,4 +1,4 @@
-"""The vendor's tools that look for dynamic shapes: in a model, and in a loader's batches."""
+"""The vendor's switch for dynamic shapes, and its tools that look for them in a model and in a loader's batches."""
 
 from __future__ import annotations
 
@@ -20,6 +20,25 @@ Kind = TypeVar("Kind", bound=Module)
 
 _COLUMNS = ("Step", "Recompiling modules", "New in", "New out", "Class", "Location", "Comment")
 _COUNTS = ("Module name", "Recompile count")
+
+
+_status = {"on": False}
+"""Whether graphs are refined for new shapes. The simulated card computes the same in both cases."""
+
+
+def enable_dynamic_shape() -> None:
+    """Let the card's compiler refine graphs for new shapes."""
+    _status["on"] = True
+
+
+def disable_dynamic_shape() -> None:
+    """Make each new shape a graph of its own."""
+    _status["on"] = False
+
+
+def get_dynamic_shape_status() -> bool:
+    """Return True if graphs are refined for new shapes."""
+    return _status["on"]
 
 
 def detect_recompilation_auto_model(

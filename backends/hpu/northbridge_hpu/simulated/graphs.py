@@ -21,6 +21,7 @@ class HPUGraph:
         self._graph = torch.accelerator.Graph()
         self._inputs: list[torch.Tensor] = []
         self._outputs: list[torch.Tensor] = []
+        self._captured = False
 
     def capture_begin(self, dry_run: bool = False) -> None:
         """Begin to capture. Raises NotImplementedError for a dry run: the simulated Gaudi runs what it captures."""
@@ -33,10 +34,12 @@ class HPUGraph:
         """End the capture."""
         _capturing.clear()
         self._graph.capture_end()
+        self._captured = True
 
     def replay(self, asynchronous: bool = False) -> None:
-        """Do the captured work again."""
-        self._graph.replay()
+        """Do the captured work again; before a capture, nothing."""
+        if self._captured:
+            self._graph.replay()
 
     def replayV2(
         self, static_tlist: Sequence[torch.Tensor], tlist: Sequence[torch.Tensor], asynchronous: bool = False
@@ -68,6 +71,7 @@ class HPUGraph:
         if self in _capturing:
             _capturing.clear()
         self._graph.reset()
+        self._captured = False
 
 
 class graph:

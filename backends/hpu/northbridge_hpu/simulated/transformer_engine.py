@@ -47,6 +47,11 @@ def fp8_autocast(enabled: bool = False, fp8_recipe: DelayedScaling | None = None
         _recipes.pop()
 
 
+def is_fp8_enabled() -> bool:
+    """Return True inside an ``fp8_autocast`` that is enabled."""
+    return _recipes[-1] is not None
+
+
 class _Scale:
     """The scale of one tensor of a layer, from the largest values of earlier steps."""
 

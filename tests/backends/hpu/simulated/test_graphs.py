@@ -41,6 +41,7 @@ evaluated.clear_cache()
 print(hpu.wrap_in_hpu_graph_func(lambda given: given + 1)(torch.ones(2, device="hpu")).tolist())
 
 graph, given = hpu.HPUGraph(), torch.ones(2, device="hpu")
+graph.replay()
 with hpu.graph(graph):
     doubled = given * 2
     print(hpu.is_current_stream_capturing())

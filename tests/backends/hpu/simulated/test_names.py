@@ -25,6 +25,23 @@ def test_autocast_can_be_asked_and_set(hpu: ModuleType) -> None:
     hpu.set_autocast_hpu_dtype(torch.bfloat16)
 
 
+def test_the_compiler_is_told_of_dynamic_shapes(hpu: ModuleType) -> None:
+    """optimum-habana's trainer calls one of the two in each run."""
+    hpu.enable_dynamic_shape()
+    before = hpu.get_dynamic_shape_status()
+    hpu.disable_dynamic_shape()
+
+    assert (before, hpu.get_dynamic_shape_status()) == (True, False)
+
+
+@pytest.mark.usefixtures("hpu")
+def test_older_scripts_load_the_bridge_by_name() -> None:
+    from habana_frameworks.torch.utils import library_loader
+
+    library_loader.load_habana_module()
+    assert library_loader.is_habana_available()
+
+
 def test_memory_is_reserved_as_a_whole(hpu: ModuleType) -> None:
     limit = hpu.memory_stats()["Limit"]
 

@@ -8,6 +8,7 @@ import northbridge_wrong.compilers
 import northbridge_wrong.devices
 import northbridge_wrong.float8
 import northbridge_wrong.graphs
+import northbridge_wrong.image_loaders
 import northbridge_wrong.memory
 import northbridge_wrong.operations
 import northbridge_wrong.optimizers

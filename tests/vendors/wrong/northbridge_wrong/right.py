@@ -42,6 +42,12 @@ class Acceleration(northbridge.Acceleration):
     def float8_engines(self) -> dict[str, northbridge.Float8Engine]:
         return {"torchao": northbridge.TorchAO()}
 
+    def image_loader(self, dataset: Any, **options: Any) -> Any:
+        """Return a loader that decodes on the host."""
+        from torch.utils.data import DataLoader
+
+        return DataLoader(dataset, **options)
+
     def compilations(self) -> dict[str, float]:
         """Return the number of different operations that have run, each of which the chip would compile."""
         from northbridge_cpu_sim import graph_runs, trace_operators
@@ -98,6 +104,7 @@ def capabilities(**others: Any) -> northbridge.Capabilities:
         "fork",
         "profiler",
         "recompilation",
+        "data_loaders",
     )
     return northbridge.Capabilities.of_level(
         "C3", **{"simulated": True, **dict.fromkeys(claims, northbridge.yes), **rounding_claims(), **others}

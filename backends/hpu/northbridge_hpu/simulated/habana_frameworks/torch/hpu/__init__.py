@@ -17,6 +17,11 @@ from northbridge_hpu.simulated.devices import (
     set_device as set_device,
     synchronize as synchronize,
 )
+from northbridge_hpu.simulated.dynamic_shapes import (
+    disable_dynamic_shape as disable_dynamic_shape,
+    enable_dynamic_shape as enable_dynamic_shape,
+    get_dynamic_shape_status as get_dynamic_shape_status,
+)
 from northbridge_hpu.simulated.generators import (
     get_rng_state as get_rng_state,
     get_rng_state_all as get_rng_state_all,
