@@ -380,7 +380,8 @@ if "LOCAL_RANK" not in os.environ:
     found["as on the CPU"] = all(map(torch.equal, chips, train(net, on_the_cpu(net), ROWS)))
 def fit(module, **options):
     quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
-    trainer = pl.Trainer(accelerator="cpu_sim", devices=2, precision="transformer-engine", max_epochs=4, **quiet, **options)
+    kept = dict(accelerator="cpu_sim", devices=2, precision="transformer-engine", max_epochs=4)
+    trainer = pl.Trainer(**kept, **quiet, **options)
     trainer.fit(module, torch.utils.data.DataLoader(ROWS, 8))
     return trainer
 
