@@ -12,7 +12,7 @@ from northbridge.backend import Backend
 from northbridge.errors import UnsupportedError
 from northbridge.graphs.capture import capturing, unchanged
 from northbridge.graphs.module_state import python_state, reject_changes
-from northbridge.graphs.signature import copy_into, flatten, signature_of, static_copies
+from northbridge.graphs.signature import copy_into, flatten, reject_elsewhere, signature_of, static_copies
 from northbridge.lightning.callbacks.capturable import numbers_of
 
 
@@ -24,6 +24,7 @@ class StepGraph:
         self._module = module
         self._optimizer = optimizer
         leaves, structure = flatten(batch)
+        reject_elsewhere("a tensor of the batch", leaves, backend.device.type)
         self._batch = batch
         self._static = static_copies(leaves)
         self._static_batch = tree_unflatten(self._static, structure)

@@ -165,6 +165,14 @@ class Watches(Callback):
         """Run in each step."""
 
 
+class LeavesLabels(Model):
+    def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
+        return [batch[0].to(device), batch[1]]
+
+    def training_step(self, batch: list[Tensor], index: int) -> Any:
+        return super().training_step([batch[0], batch[1].to(self.device)], index)
+
+
 class Skips(Model):
     def training_step(self, batch: list[Tensor], index: int) -> Any:
         return None
@@ -224,6 +232,7 @@ REFUSED: dict[str, tuple[Callable[[], LightningModule], dict[str, Any], type[Exc
         UnsupportedError,
         r"CountingSGD counts its steps in Python, .* Fix: torch.optim.AdamW\(…, capturable=True\), or leave",
     ),
+    "a batch on the CPU": (LeavesLabels, {}, UnsupportedError, "a tensor of the batch is on cpu, .* Fix: move it"),
     "no loss": (Skips, {}, UnsupportedError, "training_step returned no loss while it was captured"),
     "anomaly detection": (Model, {"detect_anomaly": True}, UnsupportedError, "detect_anomaly=True reads every"),
     "the CPU": (Model, {"accelerator": "cpu"}, UnsupportedError, "CPUAccelerator is not a chip of Northbridge. Fix: "),
