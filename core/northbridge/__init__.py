@@ -85,10 +85,10 @@ if TYPE_CHECKING:
     from northbridge.lightning.vendor_names.names import (
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
-        PrecisionName as PrecisionName,
-        ProfilerName as ProfilerName,
         unsupported_names as unsupported_names,
     )
+    from northbridge.lightning.vendor_names.precision import PrecisionName as PrecisionName
+    from northbridge.lightning.vendor_names.profiler import ProfilerName as ProfilerName
     from northbridge.lightning.vendor_names.strategies import (
         DDPStrategyName as DDPStrategyName,
         SingleDeviceStrategyName as SingleDeviceStrategyName,
@@ -165,11 +165,11 @@ _HOMES = {
     "northbridge.lightning.plugins.float8_inference": ("Float8Inference",),
     "northbridge.lightning.compiled_blocks": ("compile_blocks",),
     "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),
+    "northbridge.lightning.vendor_names.precision": ("PrecisionName",),
+    "northbridge.lightning.vendor_names.profiler": ("ProfilerName",),
     "northbridge.lightning.vendor_names.names": (
         "AcceleratorName",
         "CheckpointIOName",
-        "PrecisionName",
-        "ProfilerName",
         "unsupported_names",
     ),
     "northbridge.simulation": ("Simulation",),

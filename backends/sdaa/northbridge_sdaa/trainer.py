@@ -31,14 +31,17 @@ class MisspeltSDAADDPStrategy(SDAADDPStrategy, backend="sdaa"):
 
 
 class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
-    """A precision on the chip: ``precision="16-mixed"``, with the gradient scaler that lightning-Teco lacks."""
+    """A precision on the chip: ``precision="16-mixed"``, with the gradient scaler that lightning-Teco lacks.
 
-    unsupported = MappingProxyType({"fp8": "float8"})
+    A run refuses "fp8", with the reason.
+    """
+
     words = MappingProxyType(
         {
             **northbridge.PrecisionName.words,
             **dict.fromkeys(("fp32", "fp32-true"), "32-true"),
             **dict.fromkeys(("fp16", "fp16-mixed"), "16-mixed"),
+            "fp8": "transformer-engine",
         }
     )
 

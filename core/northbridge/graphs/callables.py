@@ -14,7 +14,7 @@ from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.graphs.capture import GraphWarning
 from northbridge.graphs.captured_call import CapturedCall
 from northbridge.graphs.module_state import reject_hooks
-from northbridge.graphs.signature import flatten, signature_of
+from northbridge.graphs.signature import flatten, reject_elsewhere, signature_of
 
 
 class GraphedCallable:
@@ -37,6 +37,8 @@ class GraphedCallable:
         beyond: Literal["warn", "error"] = "warn",
         backend: Backend | None = None,
     ) -> None:
+        if not callable(function):
+            raise ArgumentsError(f"a {type(function).__name__} cannot be called. Fix: pass a function or a module")
         if max_graphs < 1:
             raise ArgumentsError(f"max_graphs={max_graphs} is not 1 or more")
         if beyond not in ("warn", "error"):
@@ -67,7 +69,10 @@ class GraphedCallable:
         if captured is None:
             if self.graphs >= self.max_graphs:
                 return self._run_beyond(args, kwargs)
+            kind = self.backend.device.type
+            reject_elsewhere("an argument", flatten(arguments)[0], kind)
             if self._module is not None:
+                reject_elsewhere("a parameter or buffer", [*self._module.parameters(), *self._module.buffers()], kind)
                 reject_hooks(self._module, self.backend)
             captured = CapturedCall(self.backend, self.function, self._module, arguments)
             self._captured[signature] = captured

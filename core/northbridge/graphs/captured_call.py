@@ -39,7 +39,15 @@ class CapturedCall:
         self._backward: Any = None
         before = python_state(module) if module is not None else {}
         with unchanged(backend.device, self._buffers), _uncached_autocast():
-            self._differentiate(flatten(function(*args, **kwargs))[0])  # it may create tensors on first use
+            versions = _versions(self._inputs)
+            outputs = flatten(function(*args, **kwargs))[0]  # it may create tensors on first use
+            if _versions(self._inputs) != versions:
+                raise UnsupportedError(
+                    "an argument is changed in place: a replay would change the graph's copy of it. Fix: change a copy",
+                    capability="graphs",
+                )
+            self._reject_other_leaves(outputs)
+            self._differentiate(outputs)
             self._forward = backend.acceleration.graph()
             with capturing(self._forward):
                 results = function(*args, **kwargs)
@@ -113,6 +121,24 @@ class CapturedCall:
     def _differentiable(self, outputs: Sequence[Any]) -> list[torch.Tensor]:
         return [each for each in outputs if isinstance(each, torch.Tensor) and each.requires_grad]
 
+    def _reject_other_leaves(self, outputs: Sequence[Any]) -> None:
+        """Raise :class:`UnsupportedError` if a tensor gets a gradient that is neither an input nor of the module."""
+        known = {id(each) for each in (*self._inputs, *self._parameters)}
+        nodes, seen = [each.grad_fn for each in self._differentiable(outputs)], set()
+        while nodes:
+            node = nodes.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            leaf = getattr(node, "variable", None)
+            if leaf is not None and id(leaf) not in known:
+                raise UnsupportedError(
+                    f"a tensor of shape {tuple(leaf.shape)} would get no gradient: it is neither an argument nor a"
+                    " parameter of a module that is graphed. Fix: graph the module or its method, or pass the tensor",
+                    capability="graphs",
+                )
+            nodes += [following for following, _ in node.next_functions]
+
     def _differentiate(self, outputs: Sequence[Any]) -> None:
         self._is_differentiable = [each.requires_grad for each in outputs if isinstance(each, torch.Tensor)]
         through = self._differentiable(outputs)
@@ -141,6 +167,11 @@ class _Replay(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # decorated
         return None, *ctx.captured.replay_backward(ctx.call, grad_outputs)
+
+
+def _versions(tensors: Sequence[Any]) -> list[int]:
+    """Return how often each tensor has been changed in place, as torch counts it."""
+    return [each._version for each in tensors if isinstance(each, torch.Tensor) and not each.is_inference()]
 
 
 @contextmanager

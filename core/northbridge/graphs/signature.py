@@ -40,6 +40,17 @@ def _describe(value: Any) -> Hashable:
     return type(value), value
 
 
+def reject_elsewhere(what: str, values: Iterable[Any], device_type: str) -> None:
+    """Raise :class:`UnsupportedError` if a tensor of ``values``, which are ``what``, is on another type of device."""
+    for each in values:
+        if isinstance(each, torch.Tensor) and each.device.type != device_type:
+            raise UnsupportedError(
+                f"{what} is on {each.device}, where a graph of {device_type!r} would never change it. Fix: move it to"
+                f" {device_type!r} before",
+                capability="graphs",
+            )
+
+
 def addresses(tensors: Iterable[torch.Tensor]) -> tuple[tuple[int, bool], ...]:
     """Return where each tensor's memory begins, and whether it requires a gradient."""
     return tuple((each.data_ptr(), each.requires_grad) for each in tensors)

@@ -51,12 +51,16 @@ def test_a_precision_is_taken_by_every_word_that_it_had(word: str, meant: str) -
     assert northbridge_sdaa.SDAAPrecisionPlugin(word).precision == meant
 
 
+@pytest.mark.usefixtures("sdaa")
 def test_fp8_is_refused_with_another_precision() -> None:
+    from lightning.pytorch import Trainer
+
     with pytest.raises(northbridge.UnsupportedError) as refusal:
-        northbridge_sdaa.SDAAPrecisionPlugin("fp8")
+        Trainer(accelerator="sdaa", devices=1, plugins=northbridge_sdaa.SDAAPrecisionPlugin("fp8"))
 
     assert str(refusal.value) == (
-        "SDAAPrecisionPlugin(precision='fp8') is not supported: no public source has it there. Fix: 'bf16-mixed'"
+        "precision='transformer-engine': 'sdaa' has no float8: no public source has it there. Fix:"
+        " precision='bf16-mixed'"
     )
 
 

@@ -160,6 +160,31 @@ def test_value_that_cannot_be_compared_is_an_error() -> None:
         GraphedCallable(lambda *_: None)(rows(), {1})
 
 
+def test_tensors_elsewhere_are_an_error(model: nn.Module) -> None:
+    with pytest.raises(UnsupportedError, match=r"an argument is on cpu, .* Fix: move it to 'cpu_sim' before"):
+        GraphedCallable(model)(torch.ones(2, 4))
+    with pytest.raises(UnsupportedError, match="a parameter or buffer is on cpu"):
+        GraphedCallable(nn.Linear(4, 2))(rows())
+
+
+def test_argument_changed_in_place_is_an_error() -> None:
+    with pytest.raises(UnsupportedError, match=r"an argument is changed in place: .* Fix: change a copy"):
+        GraphedCallable(lambda given: given.add_(1))(rows())
+
+
+def test_parameter_of_no_module_is_an_error(model: nn.Module) -> None:
+    """Also if an argument gets a gradient, so that torch would raise nothing."""
+    for batch in (rows(), rows().requires_grad_()):
+        with pytest.raises(UnsupportedError, match=r"shape \(.*\) would get no gradient: .* graph the module"):
+            GraphedCallable(lambda given: model(given))(batch)
+
+
+def test_graph_within_a_graph_is_an_error(model: nn.Module) -> None:
+    inner = GraphedCallable(model)
+    with pytest.raises(UnsupportedError, match="would get no gradient"):
+        GraphedCallable(lambda given: inner(given))(rows())
+
+
 def test_failed_capture_leaves_the_module_as_it_was(model: nn.Module) -> None:
     before = deepcopy(model.state_dict())
 
@@ -176,6 +201,8 @@ def test_failed_capture_leaves_the_module_as_it_was(model: nn.Module) -> None:
 def test_wrong_arguments_are_errors(wrong: dict[str, Any]) -> None:
     with pytest.raises(northbridge.ArgumentsError):
         GraphedCallable(abs, **wrong)
+    with pytest.raises(northbridge.ArgumentsError, match=r"a Tensor cannot be called. Fix: pass a function"):
+        GraphedCallable(rows())  # type: ignore[arg-type]
 
 
 def test_chip_that_denies_graphs_is_refused() -> None:

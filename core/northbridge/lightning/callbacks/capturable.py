@@ -13,6 +13,7 @@ from northbridge.graphs.module_state import reject_hooks
 from northbridge.graphs.signature import addresses
 
 _WITHIN_A_STEP = ("on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step")
+_WITHOUT = "train without CapturedStep"
 _STOCK = ("Callback", "ModelHooks", "LightningModule")
 
 
@@ -22,15 +23,17 @@ def _unsupported(found: str, fix: str) -> UnsupportedError:
 
 def reject_trainer(trainer: Any, module: Any, callback: Any) -> None:
     """Raise :class:`UnsupportedError` for a Trainer or a LightningModule whose step is not one piece of chip work."""
-    without = "train without CapturedStep"
+    if getattr(trainer.strategy, "backend", None) is None:
+        found = f"{type(trainer.accelerator).__name__} is not a chip of Northbridge"
+        raise _unsupported(found, f"accelerator= one of them, or {_WITHOUT}")
+    if any(isinstance(each, type(callback)) for each in trainer.callbacks if each is not callback):
+        raise _unsupported(f"the Trainer has {type(callback).__name__} twice", "use one")
     if not module.automatic_optimization:
         raise _unsupported("the module optimizes by hand", "call northbridge.GraphedCallable in training_step")
-    if trainer.accumulate_grad_batches != 1:
-        found = f"accumulate_grad_batches={trainer.accumulate_grad_batches}"
-        raise _unsupported(found, f"use larger batches, or {without}")
+    reject_accumulation(trainer)
     if getattr(trainer.precision_plugin, "scaler", None) is not None:
         raise _unsupported("a gradient scaler reads the gradients on the host", "train in bfloat16")
-    if trainer.detect_anomaly if hasattr(trainer, "detect_anomaly") else False:
+    if torch.is_anomaly_enabled():
         raise _unsupported("detect_anomaly=True reads every gradient on the host", "leave it out")
     if len(trainer.optimizers) != 1:
         raise _unsupported(f"the module has {len(trainer.optimizers)} optimizers", "use one")
@@ -38,7 +41,14 @@ def reject_trainer(trainer: Any, module: Any, callback: Any) -> None:
         for name in (*_WITHIN_A_STEP, *(("optimizer_step",) if owner is module else ())):
             if _is_overridden(owner, name):
                 found = f"{type(owner).__name__}.{name} would run while the step is captured and never in a replay"
-                raise _unsupported(found, f"move it to on_train_batch_end, or {without}")
+                raise _unsupported(found, f"move it to on_train_batch_end, or {_WITHOUT}")
+
+
+def reject_accumulation(trainer: Any) -> None:
+    """Raise :class:`UnsupportedError` if gradients are accumulated now, which a callback may begin in any epoch."""
+    if trainer.accumulate_grad_batches != 1:
+        found = f"accumulate_grad_batches={trainer.accumulate_grad_batches}"
+        raise _unsupported(found, f"use larger batches, or {_WITHOUT}")
 
 
 def _is_overridden(owner: Any, name: str) -> bool:
@@ -47,7 +57,11 @@ def _is_overridden(owner: Any, name: str) -> bool:
 
 
 def reject_module(module: torch.nn.Module, backend: Backend) -> None:
-    """Raise :class:`UnsupportedError` if a part of ``module`` or a parameter has a hook."""
+    """Raise :class:`UnsupportedError` if a part of ``module`` or a parameter has a hook, or is sharded."""
+    if any(hasattr(each, "device_mesh") for each in module.parameters()):  # a DTensor
+        raise _unsupported(
+            "the model is sharded by hooks, which a replay does not run", f"strategy='ddp', or {_WITHOUT}"
+        )
     reject_hooks(module, backend)
     for name, parameter in module.named_parameters():
         if parameter._backward_hooks:
@@ -61,7 +75,9 @@ def reject_optimizer(optimizer: Any) -> None:
     rates = [item for group in optimizer.param_groups for item in group.items()]
     for name, value in states + rates:
         if isinstance(value, torch.Tensor) and value.device.type == "cpu":
-            fix = f"{kind}(…, capturable=True)" if name != "lr" else "put it on the chip"
+            is_capturable = "capturable" in optimizer.defaults
+            fix = f"{kind}(…, capturable=True)" if is_capturable else f"use AdamW with capturable=True, or {_WITHOUT}"
+            fix = "put it on the chip" if name == "lr" else fix
             raise _unsupported(f"{kind} keeps {name!r} on the CPU, so that each replay would use one value", fix)
 
 

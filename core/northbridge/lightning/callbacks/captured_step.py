@@ -46,8 +46,8 @@ class _CapturedStepMixin:
         from northbridge.graphs.callables import graphing_backend
         from northbridge.lightning.callbacks.capturable import reject_module, reject_trainer
 
-        self._backend = graphing_backend(getattr(trainer.strategy, "backend", None))
         reject_trainer(trainer, pl_module, self)
+        self._backend = graphing_backend(trainer.strategy.backend)
         reject_module(pl_module, self._backend)
         self.captures = self.replays = 0
         self._graphs: dict[Hashable, StepGraph] = {}
@@ -76,9 +76,10 @@ class _CapturedStepMixin:
             del self._module, self._trainer, self._batch, self._usual
 
     def _step(self, epoch: int, batch_idx: int, optimizer: Any, closure: Any) -> None:
-        from northbridge.lightning.callbacks.capturable import numbers_of, reject_optimizer
+        from northbridge.lightning.callbacks.capturable import numbers_of, reject_accumulation, reject_optimizer
         from northbridge.lightning.callbacks.step_graph import StepGraph
 
+        reject_accumulation(self._trainer)
         if self._steps_left > 0:
             self._steps_left -= 1
             self._usual(epoch, batch_idx, optimizer, closure)

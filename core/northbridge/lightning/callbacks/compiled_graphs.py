@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from northbridge.lightning.callbacks import distinct_graphs
 from northbridge.lightning.callbacks.distinct_graphs import SeenGraph
 
 STAGE = "torch.compile"
@@ -41,7 +42,12 @@ def _counter() -> int:
 def _compilations() -> list[Any]:
     dynamo: Any = sys.modules.get("torch._dynamo.utils")
     found = [] if dynamo is None else dynamo.get_compilation_metrics()  # torch keeps the last 64
-    return [each for each in found if each.co_name and getattr(each, "is_forward", True) is not False]
+    ours = distinct_graphs.__file__  # the hooks of the watch
+    return [
+        each
+        for each in found
+        if each.co_name and each.co_filename != ours and getattr(each, "is_forward", True) is not False
+    ]
 
 
 def _place(compilation: Any) -> str:

@@ -111,7 +111,7 @@ class _RecompilationMonitorMixin:
         """Log the counts, and gather those of every rank."""
         self._log(trainer)
         if trainer.world_size > 1:
-            mine = torch.tensor([len(self.graphs)], dtype=torch.int32, device=trainer.strategy.root_device)
+            mine = torch.tensor([self._number()], dtype=torch.int32, device=trainer.strategy.root_device)
             self.rank_graphs = trainer.strategy.all_gather(mine).flatten().tolist()
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:

@@ -12,7 +12,7 @@ from northbridge.backend import Backend
 from northbridge.errors import UnsupportedError
 from northbridge.graphs.capture import capturing, unchanged
 from northbridge.graphs.module_state import python_state, reject_changes
-from northbridge.graphs.signature import copy_into, flatten, signature_of, static_copies
+from northbridge.graphs.signature import copy_into, flatten, reject_elsewhere, signature_of, static_copies
 from northbridge.lightning.callbacks.capturable import numbers_of
 
 
@@ -24,6 +24,7 @@ class StepGraph:
         self._module = module
         self._optimizer = optimizer
         leaves, structure = flatten(batch)
+        reject_elsewhere("a tensor of the batch", leaves, backend.device.type)
         self._batch = batch
         self._static = static_copies(leaves)
         self._static_batch = tree_unflatten(self._static, structure)
@@ -47,6 +48,10 @@ class StepGraph:
         try:
             with unchanged(self._backend.device, self._tensors()), capturing(self._graph):
                 step()
+        except RuntimeError as error:  # such an optimizer may also copy its count to the chip
+            if numbers_of(self._optimizer, self._module) == numbers:
+                raise
+            raise self._counts_in_python() from error
         finally:
             del self._module.__dict__["training_step"], self._module.__dict__["log"]
         if not self._was_given:
@@ -57,12 +62,14 @@ class StepGraph:
             )
         reject_changes(before, python_state(self._module))
         if numbers_of(self._optimizer, self._module) != numbers:
+            raise self._counts_in_python()
+        self._result = closure.consume_result()
+        if self._result.loss is None:
             raise UnsupportedError(
-                f"{type(self._optimizer).__name__} counts its steps in Python, as no replay does. Fix: capturable=True,"
-                " or leave CapturedStep out",
+                "training_step returned no loss while it was captured, so no replay would train. Fix: return a loss for"
+                " each batch, or leave CapturedStep out",
                 capability="graphs",
             )
-        self._result = closure.consume_result()
         self._result.closure_loss = None
         self._gradients = [(each, each.grad) for each in self._module.parameters()]
         self._batch = None
@@ -77,10 +84,24 @@ class StepGraph:
         result = type(self._result)(None, extra=tree_map(_copied, self._result.extra))
         result.loss = _copied(self._result.loss)
         closure._result = result
-        within, self._module._current_fx_name = self._module._current_fx_name, "training_step"
-        for name, value, options in self._logged:
-            self._module.log(name, value.clone(), **options)
-        self._module._current_fx_name = within
+        if self._logged:
+            self._log_again()
+
+    def _log_again(self) -> None:
+        module = self._module
+        within, module._current_fx_name = module._current_fx_name, "training_step"
+        with module.trainer.precision_plugin.train_step_context():  # autocast may cast the mean of a metric
+            for name, value, options in self._logged:
+                module.log(name, value.clone(), **options)
+        module._current_fx_name = within
+
+    def _counts_in_python(self) -> UnsupportedError:
+        kind = type(getattr(self._optimizer, "optimizer", self._optimizer))
+        return UnsupportedError(
+            f"{kind.__name__} counts its steps in Python, as no replay does. Fix: torch.optim.AdamW(…,"
+            " capturable=True), or leave CapturedStep out",
+            capability="graphs",
+        )
 
     def _tensors(self) -> list[torch.Tensor]:
         states = [value for state in self._optimizer.state.values() for value in state.values()]

@@ -14,11 +14,11 @@ from northbridge.lightning.vendor_names.entry_points import Alias
 from northbridge.lightning.vendor_names.names import (
     AcceleratorName,
     CheckpointIOName,
-    PrecisionName,
     VendorName,
     is_open,
     is_vendors,
 )
+from northbridge.lightning.vendor_names.precision import PrecisionName
 from northbridge.lightning.vendor_names.strategies import PRECISION_OF_STRATEGY, StrategyName
 
 

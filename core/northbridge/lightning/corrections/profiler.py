@@ -10,7 +10,7 @@ from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.profilers.profile import _TracedProfileMixin, traced
 from northbridge.lightning.profilers.summary import show
-from northbridge.lightning.vendor_names.names import ProfilerName
+from northbridge.lightning.vendor_names.profiler import ProfilerName
 
 
 class Unasked(list[Any]):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import BatchSampler, Sampler
+from typing_extensions import Self
 
 from northbridge.errors import ArgumentsError
 from northbridge.lightning.data.boundaries import boundary_of, check_boundaries
@@ -31,6 +33,12 @@ class BucketBatchSampler(BatchSampler):
     the last boundary, or an argument is out of range.
     """
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make a sampler that Lightning can build anew with its own ``sampler``, also one of a derived class."""
+        made = super().__new__(cls)
+        _remember_arguments(made, args, kwargs)
+        return made
+
     def __init__(
         self,
         lengths: Sequence[int],
@@ -45,8 +53,6 @@ class BucketBatchSampler(BatchSampler):
         if batch_size < 1:
             raise ArgumentsError(f"batch_size={batch_size}: expected 1 or more")
         checked = check_boundaries(boundaries)
-        told = {"lengths": lengths, "batch_size": batch_size, "boundaries": boundaries, "shuffle": shuffle}
-        _remember_arguments(self, {**told, "drop_last": drop_last, "seed": seed, "sampler": sampler})
         super().__init__(_Epoch(len(lengths)) if sampler is None else sampler, batch_size, drop_last)
         self.shuffle = shuffle
         self.seed = seed
@@ -131,10 +137,15 @@ def _is_for_prediction(sampler: object) -> bool:
     return any(cls.__name__ == "UnrepeatedDistributedSampler" for cls in type(sampler).__mro__)
 
 
-def _remember_arguments(sampler: BucketBatchSampler, arguments: dict[str, Any]) -> None:
+def _remember_arguments(sampler: BucketBatchSampler, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Store the arguments where Lightning looks for them when it builds a batch sampler anew with its own sampler.
 
     It stores them itself only for a batch sampler that is built inside a ``train_dataloader()`` or another such method.
     """
-    for name, value in (("args", ()), ("kwargs", arguments), ("arg_names", ()), ("default_kwargs", {})):
+    parameters = [*inspect.signature(type(sampler).__init__).parameters.values()][1:]
+    defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):  # a derived class that passes on what it is given
+        defaults |= {"sampler": None, "drop_last": False}
+    names = tuple(each.name for each in parameters)[: len(args)]
+    for name, value in (("args", args), ("kwargs", dict(kwargs)), ("arg_names", names), ("default_kwargs", defaults)):
         vars(sampler)[f"__pl_saved_{name}"] = value

@@ -9,7 +9,7 @@ from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
-from northbridge.errors import UnsupportedError
+from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.launch.group_end import resume
 from northbridge.lightning.accelerators.held import held
 from northbridge.lightning.namespaces import _NamespaceMixin
@@ -29,8 +29,8 @@ class _MultiProcessingLauncherMixin(_NamespaceMixin):
     def launch(self, *args: Any, **kwargs: Any) -> Any:
         """Start the ranks.
 
-        Raises :class:`UnsupportedError` if a process with a chip would be forked, and :class:`ClusterError` if the
-        ranks would never meet.
+        Raises :class:`UnsupportedError` if a process with a chip would be forked, :class:`ClusterError` if the ranks
+        would never meet, and :class:`ArgumentsError` if a spawned rank cannot get the model or the Trainer.
         """
         self._strategy.assert_environment()
         if self._start_method == "fork":
@@ -40,9 +40,14 @@ class _MultiProcessingLauncherMixin(_NamespaceMixin):
         try:
             with children_listen():
                 return super().launch(*args, **kwargs)
-        except BaseException:
+        except BaseException as error:
             # Ctrl-C in this process only would leave the ranks training, and this process waiting for them.
             _end([child for child in active_children() if child not in others])
+            if _is_of_pickling(error):
+                raise ArgumentsError(
+                    f"the ranks are spawned, and get what this process pickles, but {error}. Fix: define it at the top"
+                    " of a module, leave it out, or run a script with strategy='ddp'"
+                ) from error
             raise
 
     def _wrapping_function(self, *args: Any, **kwargs: Any) -> None:
@@ -61,6 +66,13 @@ class _MultiProcessingLauncherMixin(_NamespaceMixin):
             if isinstance(error, RuntimeError):
                 _let_first_end(siblings)
             raise
+
+
+def _is_of_pickling(error: BaseException) -> bool:
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback is not None and traceback.tb_frame.f_globals.get("__name__") == "multiprocessing.reduction"
 
 
 def _siblings() -> list[int]:

@@ -48,7 +48,7 @@ class Float8Precision:
 
     A Trainer or a Fabric that gets it raises :class:`UnsupportedError` if the chip has no float8 or the engine's
     software is missing, and :class:`ArgumentsError` for an invalid recipe. So does the set-up of a model, if no layer
-    remains or ``skip`` has a name that no module has.
+    remains, a layer is sharded already, or ``skip`` has a name that no module has.
     """
 
     # Not of _NamespaceMixin, an ABC: Python would not let an object of Lightning's Precision take the combined class.
@@ -73,8 +73,12 @@ class Float8Precision:
         self.backend = backend
 
     def convert_module(self, module: torch.nn.Module) -> torch.nn.Module:
-        """Replace the linear layers of ``module`` by float8 layers with the same parameters; return the module."""
+        """Replace the linear layers of ``module`` by float8 layers with the same parameters; return the module.
+
+        A strategy calls it. Call it in ``configure_model()`` before you shard the model there.
+        """
         name, engine = self._choose(self._chip)
+        before = [each for each in module.modules() if engine.is_converted(each)]
         converted, kept = convert_linears(module, engine, self._read, self.skip)
         if not any(engine.is_converted(each) for each in converted.modules()):
             found = f"it has {_list(kept)}" if kept else "it has no torch.nn.Linear"
@@ -83,7 +87,8 @@ class Float8Precision:
                 " for the features of its layers, or precision='bf16-mixed'",
                 capability="float8",
             )
-        self._log(name, engine, converted, kept)
+        if not before:
+            self._log(name, engine, converted, kept)
         return converted
 
     @contextmanager
@@ -138,7 +143,8 @@ def convert_linears(
 ) -> tuple[torch.nn.Module, dict[str, str]]:
     """Replace each ``torch.nn.Linear`` in ``module`` that can be computed in float8.
 
-    Return the module, or the layer in its place if it is one itself, and the reason for each layer that stays.
+    Return the module, or the layer in its place if it is one itself, and the reason for each layer that stays. Raises
+    :class:`UnsupportedError` for a sharded layer: FSDP2 and tensor parallel would go on with the layer that it was.
     """
     places: dict[torch.nn.Linear, list[str]] = {}
     for name, each in module.named_modules(remove_duplicate=False):
@@ -151,6 +157,12 @@ def convert_linears(
         if reason:
             kept[names[0]] = reason
             continue
+        if hasattr(linear.weight, "device_mesh"):  # a DTensor
+            raise UnsupportedError(
+                f"the layer {names[0]!r} is sharded already, so it cannot be trained in float8. Fix: in"
+                " configure_model(), before sharding: self.trainer.precision_plugin.convert_module(self)",
+                capability="float8",
+            )
         made = _with_hooks_of(linear, engine.convert(linear, recipe))
         if linear is module:
             return made, kept
@@ -172,7 +184,7 @@ def _reason_against(name: str, linear: torch.nn.Linear, skip: Skip) -> str:
     """Return why ``linear`` is not computed in float8; empty if it is."""
     if skip(name, linear) if callable(skip) else any(_covers(pattern, name) for pattern in skip):
         return "skip="
-    if type(linear) is not torch.nn.Linear:
+    if type(linear) is not torch.nn.Linear and type(linear).__name__ != "FSDPLinear":  # torch's, for a sharded one
         return f"a {type(linear).__name__}, not torch.nn.Linear"
     if linear.in_features % _MULTIPLE or linear.out_features % _MULTIPLE:
         return f"{linear.in_features} x {linear.out_features}, not multiples of {_MULTIPLE}"

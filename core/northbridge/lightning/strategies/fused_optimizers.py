@@ -22,8 +22,9 @@ State = dict[str, Any]
 def reject_fused(backend: Backend, optimizer: Optimizer) -> None:
     """Raise :class:`UnsupportedError` for ``fused=True`` if the chip has no kernels for it, or its vendor own classes.
 
-    A vendor's class may compute another formula, so the user has to name it.
+    A vendor's class may compute another formula, so the user has to name it. It is refused for sharded parameters.
     """
+    _reject_sharded(backend, optimizer)
     if not any(group.get("fused") for group in optimizer.param_groups):
         return
     asked = f"{type(optimizer).__name__}(fused=True)"
@@ -41,6 +42,17 @@ def reject_fused(backend: Backend, optimizer: Optimizer) -> None:
             f"{asked}: torch has no fused kernel of it for {backend.name!r}. Fix: {instead}",
             capability="fused_optimizers",
         )
+
+
+def _reject_sharded(backend: Backend, optimizer: Optimizer) -> None:
+    for torchs, kind in backend.acceleration.fused_optimizers().items():
+        parameters = (each for group in optimizer.param_groups for each in group["params"])
+        if isinstance(optimizer, kind) and any(hasattr(each, "device_mesh") for each in parameters):  # a DTensor
+            raise UnsupportedError(
+                f"{type(optimizer).__name__} takes no sharded parameters: torch cannot spread the vendor's operators."
+                f" Fix: torch.optim.{torchs.__name__}",
+                capability="fused_optimizers",
+            )
 
 
 def _line(kind: type[Optimizer], optimizer: Optimizer) -> str:

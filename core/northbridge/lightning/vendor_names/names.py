@@ -15,8 +15,6 @@ namespace's. Before a Trainer or a Fabric gets an object, ``draft.py`` answers f
 
 from __future__ import annotations
 
-import difflib
-import inspect
 from abc import ABC, ABCMeta
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
@@ -25,12 +23,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from northbridge.capabilities import not_driven
 from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get
-from northbridge.discovery.loaded import load
-from northbridge.errors import ArgumentsError, ArgumentValueError, UnsupportedError
+from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import AcceleratorQuestions
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.plugins.precision import precision_plugin
 from northbridge.lightning.user_classes import derive
 from northbridge.lightning.vendor_names.arguments import bind
 from northbridge.lightning.vendor_names.draft import draft_of, drop_draft
@@ -107,7 +103,7 @@ class VendorName(ABC, metaclass=_VendorNameType):
     def stands_for(cls, base: type) -> bool:
         """Return True if ``base`` is the class that the name stands for in this process; False for a user's class."""
         own = base.__name__ == cls.kind and base.__module__ in _HOMES
-        return is_vendors(cls) and _runs_on(cls.backend_name) and own
+        return is_vendors(cls) and runs_on(cls.backend_name) and own
 
     def make_draft(self, namespace: Namespace) -> Any:
         """Make the object of ``namespace`` that answers before a Trainer or a Fabric gets this one."""
@@ -184,91 +180,6 @@ class CheckpointIOName(VendorName):
         return classes(namespace).checkpoint_io()
 
 
-class PrecisionName(VendorName):
-    """A vendor's name for a precision: ``AcmePrecision("bf16-mixed")`` means ``precision="bf16-mixed"``.
-
-    The object itself does not change; the run gets Lightning's own plugin, on the chip's device. An object of a class
-    that a user has derived becomes that plugin.
-    """
-
-    kind = "Precision"
-    positional: ClassVar[tuple[str, ...]] = ("precision", "device")
-
-    words: ClassVar[Mapping[str, str]] = {
-        "32": "32-true",
-        "32-true": "32-true",
-        "16": "16-mixed",
-        "16-mixed": "16-mixed",
-        "16-true": "16-true",
-        "bf16": "bf16-mixed",
-        "bf16-mixed": "bf16-mixed",
-        "bf16-true": "bf16-true",
-        "64": "64-true",
-        "64-true": "64-true",
-    }
-    """The accepted values of ``precision``, each with Lightning's word for it."""
-
-    unsupported: ClassVar[Mapping[str, str]] = {}
-    """Precisions of the chip that Northbridge does not support, each with the claim that has the reason."""
-
-    # With its parameters, which LightningCLI reads.
-    def __init__(self, precision: str | int = "32-true", device: str | None = None, *args: Any, **kwargs: Any) -> None:
-        super().__init__(precision, device, *args, **kwargs)
-        self.arguments.pop("device", None)
-        if device is not None and device != (own := get(self.backend_name).device.type):
-            raise ArgumentValueError(f"{type(self).__name__}(device={device!r}) is for {own!r}. Fix: omit it")
-        word = str(precision)
-        call = f"{type(self).__name__}(precision={word!r})"
-        if word in self.unsupported:
-            claim = self.unsupported[word]
-            reason = get(self.backend_name).capabilities.claims()[claim].reason
-            raise UnsupportedError(f"{call} is not supported: {reason}. Fix: 'bf16-mixed'", capability=claim)
-        if word not in self.words:
-            near = difflib.get_close_matches(word, self.words, n=1)
-            hint = f". Did you mean {near[0]!r}?" if near else ""
-            raise ArgumentValueError(f"{call} is not a precision; known: {', '.join(self.words)}{hint}")
-        self.precision: str = self.words[word]
-
-    def plugin(self) -> Any | None:
-        """Return the plugin of no namespace yet that the name means; None if :attr:`precision` says all."""
-        return None
-
-    @classmethod
-    def stands_for(cls, base: type) -> bool:
-        own = base.__name__ == cls.kind and base.__module__ in _HOMES_OF_PRECISION
-        return is_vendors(cls) and _runs_on(cls.backend_name) and own
-
-    def settle(self, namespace: Namespace) -> Any:
-        """Become the plugin of ``namespace``; the chip's software is loaded already."""
-        return self.become(self.make_draft(namespace))
-
-    def make_draft(self, namespace: Namespace) -> Any:
-        return precision_plugin(namespace, load(get(self.backend_name)), self.precision)
-
-    def answer(self, attribute: str) -> Any:
-        return get(self.backend_name).device.type if attribute == "device" else super().answer(attribute)
-
-    def __getattribute__(self, attribute: str) -> Any:
-        # Lightning's classes are bases of this one, for LightningCLI. What they define, the draft answers.
-        mine = object.__getattribute__(self, "__dict__")
-        if attribute.startswith("__") or attribute in mine or "arguments" not in mine:
-            return object.__getattribute__(self, attribute)
-        owner = next((each for each in type(self).__mro__ if attribute in vars(each)), None)
-        is_lightnings = owner is not None and any(owner in kind.__mro__ for kind in PrecisionName.__bases__[1:])
-        return self.answer(attribute) if is_lightnings else object.__getattribute__(self, attribute)
-
-
-def count_as_lightnings(namespace: Namespace) -> None:
-    """Let names be objects of Lightning's types, which ``isinstance`` and LightningCLI ask for."""
-    plugins: Any = namespace.module("plugins")
-    plugins.CheckpointIO.register(CheckpointIOName)
-    namespace.module("accelerators").Accelerator.register(AcceleratorName)
-    if not issubclass(PrecisionName, plugins.Precision):  # it is not an ABC, which could register
-        name, *others = PrecisionName.__bases__
-        kept = (each for each in others if not issubclass(plugins.Precision, each))  # a Trainer's has the Fabric's
-        PrecisionName.__bases__ = (name, plugins.Precision, *kept)
-
-
 def is_vendors(cls: type) -> bool:
     """Return True if ``cls`` is a vendor's own name, and not a class that a user has derived."""
     return "backend_name" in vars(cls)
@@ -277,34 +188,6 @@ def is_vendors(cls: type) -> bool:
 def is_open(thing: object, kind: type[VendorName]) -> bool:
     """Return True if ``thing`` is a name of ``kind`` that no Trainer or Fabric has yet."""
     return isinstance(thing, kind) and "arguments" in vars(thing)
-
-
-class ProfilerName(VendorName):
-    """A vendor's name for Lightning's PyTorchProfiler, such as ``AcmeProfiler()``, with its arguments and defaults."""
-
-    kind = "PyTorchProfiler"
-
-    defaults: ClassVar[Mapping[str, Any]] = {}
-    """The arguments whose default differs from Lightning's."""
-
-    @classmethod
-    def passed_on(cls) -> Collection[str]:
-        import torch.profiler
-
-        of_lightning = ("table_kwargs", "export_to_flame_graph", "metric")
-        return (*of_lightning, *list(inspect.signature(torch.profiler.profile.__init__).parameters)[1:])
-
-    @classmethod
-    def stands_for(cls, base: type) -> bool:
-        own = base.__name__ == cls.kind and base.__module__ in _HOMES_OF_PROFILERS
-        return is_vendors(cls) and _runs_on(cls.backend_name) and own
-
-    def settle(self, namespace: Namespace) -> Any:
-        """Become the PyTorchProfiler of ``namespace``. Raises Lightning's error for a bad value."""
-        return self.become(self.make_draft(namespace))
-
-    def make_draft(self, namespace: Namespace) -> Any:
-        return namespace.module("profilers").PyTorchProfiler(**{**self.defaults, **self.arguments})
 
 
 def unsupported_names(module: str, *, backend: str, instead: Mapping[str, tuple[str, str]]) -> Callable[[str], type]:
@@ -337,10 +220,9 @@ def _unsupported(name: str, backend: str, capability: str, instead: str) -> type
 
 
 _HOMES = frozenset(namespace.home for namespace in NAMESPACES.values())
-_HOMES_OF_PRECISION = frozenset(f"{namespace.name}.plugins.precision.precision" for namespace in NAMESPACES.values())
-_HOMES_OF_PROFILERS = frozenset(f"{namespace.name}.profilers.pytorch" for namespace in NAMESPACES.values())
 
 
-def _runs_on(backend: str) -> bool:
+def runs_on(backend: str) -> bool:
+    """Return True if this process has loaded the chip of this name."""
     chip = loaded()
     return bool(backend) and chip is not None and chip.name == backend

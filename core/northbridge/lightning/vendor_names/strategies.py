@@ -12,10 +12,10 @@ from northbridge.errors import ArgumentsError
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.chip import _ChipMixin
-from northbridge.lightning.vendor_names import names
+from northbridge.lightning.vendor_names import precision
 from northbridge.lightning.vendor_names.arguments import arguments_of_ddp
 from northbridge.lightning.vendor_names.draft import draft_of
-from northbridge.lightning.vendor_names.names import VendorName, is_open
+from northbridge.lightning.vendor_names.names import AcceleratorName, CheckpointIOName, VendorName, is_open
 
 PRECISION_OF_STRATEGY = ("precision_plugin", "precision")
 """Names of the precision argument of a Trainer's and of a Fabric's strategy."""
@@ -121,5 +121,7 @@ class DDPStrategyName(StrategyName):
 
 def count_as_lightnings(namespace: Namespace) -> None:
     """Let every vendor's name be an object of Lightning's type, which ``isinstance`` and LightningCLI ask for."""
-    names.count_as_lightnings(namespace)
+    precision.count_as_lightnings(namespace)
+    namespace.module("accelerators").Accelerator.register(AcceleratorName)
+    namespace.module("plugins").CheckpointIO.register(CheckpointIOName)
     namespace.module("strategies").Strategy.register(StrategyName)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -18,6 +19,7 @@ from northbridge.lightning.pytorch import CapturedStep
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*(workers|number of training batches):UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*training_step.* returned .None.:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),  # Lightning's use of torch
 ]
 
@@ -79,7 +81,8 @@ def fit(model: LightningModule, *callbacks: Callback, epochs: int = 3, **options
     torch.manual_seed(5)
     rows = TensorDataset(torch.randn(27, 4), torch.randint(0, 2, (27,)))
     off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    trainer = Trainer(accelerator="cpu_sim", devices=1, max_epochs=epochs, callbacks=[*callbacks], **{**off, **options})
+    where = {"accelerator": "cpu_sim", "devices": 1, "max_epochs": epochs, "callbacks": [*callbacks]}
+    trainer = Trainer(**{**where, **off, **options})
     trainer.fit(model, DataLoader(rows, batch_size=6, shuffle=True))
     return trainer
 
@@ -162,6 +165,37 @@ class Watches(Callback):
         """Run in each step."""
 
 
+class LeavesLabels(Model):
+    def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
+        return [batch[0].to(device), batch[1]]
+
+    def training_step(self, batch: list[Tensor], index: int) -> Any:
+        return super().training_step([batch[0], batch[1].to(self.device)], index)
+
+
+class Skips(Model):
+    def training_step(self, batch: list[Tensor], index: int) -> Any:
+        return None
+
+
+def adagrad(model: LightningModule) -> Any:
+    return torch.optim.Adagrad(model.parameters(), LR)
+
+
+class CountingSGD(torch.optim.SGD):
+    """An optimizer as a vendor's, whose count is a number."""
+
+    def step(self, closure: Any = None) -> Any:
+        loss = super().step(closure)
+        self.param_groups[0]["step"] = self.param_groups[0].get("step", 0) + 1
+        torch.tensor(1.0).to("cpu_sim")  # as a correction by the count
+        return loss
+
+
+def counting_sgd(model: LightningModule) -> Any:
+    return CountingSGD(model.parameters(), LR)
+
+
 def counting_adam(model: LightningModule) -> Any:
     return torch.optim.AdamW(model.parameters(), LR)
 
@@ -186,6 +220,22 @@ REFUSED: dict[str, tuple[Callable[[], LightningModule], dict[str, Any], type[Exc
         UnsupportedError,
         r"AdamW keeps 'step' on the CPU, .* Fix: AdamW\(…, capturable=True\)",
     ),
+    "a state on the CPU for good": (
+        lambda: Model(adagrad),
+        {},
+        UnsupportedError,
+        "Adagrad keeps 'step' on the CPU, .* Fix: use AdamW with capturable=True, or train without CapturedStep",
+    ),
+    "a count that is copied": (
+        lambda: Model(counting_sgd),
+        {},
+        UnsupportedError,
+        r"CountingSGD counts its steps in Python, .* Fix: torch.optim.AdamW\(…, capturable=True\), or leave",
+    ),
+    "a batch on the CPU": (LeavesLabels, {}, UnsupportedError, "a tensor of the batch is on cpu, .* Fix: move it"),
+    "no loss": (Skips, {}, UnsupportedError, "training_step returned no loss while it was captured"),
+    "anomaly detection": (Model, {"detect_anomaly": True}, UnsupportedError, "detect_anomaly=True reads every"),
+    "the CPU": (Model, {"accelerator": "cpu"}, UnsupportedError, "CPUAccelerator is not a chip of Northbridge. Fix: "),
 }
 
 
@@ -202,6 +252,23 @@ def test_what_a_graph_cannot_hold_is_refused(case: str) -> None:
 def test_callback_that_watches_steps_is_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"Watches.on_before_optimizer_step would run while"):
         fit(Model(), CapturedStep(), Watches())
+
+
+def test_second_one_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"the Trainer has CapturedStep twice. Fix: use one"):
+        fit(Model(), CapturedStep(), CapturedStep())
+
+
+def test_accumulation_that_begins_later_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="cannot be used: accumulate_grad_batches=2"):
+        fit(Model(), GradientAccumulationScheduler({0: 1, 1: 2}), CapturedStep())
+
+
+def test_sharded_model_is_refused() -> None:
+    model = Model()
+    model.net[0].weight.device_mesh = "of a DTensor"  # type: ignore[union-attr]
+    with pytest.raises(UnsupportedError, match=r"the model is sharded by hooks, .* Fix: strategy='ddp', or train"):
+        fit(model, CapturedStep())
 
 
 @pytest.mark.parametrize("wrong", [{"warmup_steps": 0}, {"max_graphs": 0}])

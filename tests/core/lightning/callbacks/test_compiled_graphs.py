@@ -30,6 +30,18 @@ class Scaled(nn.Module):
         return out
 
 
+def test_hooks_of_the_watch_are_not_in_its_table() -> None:
+    """The first test: torch tries to compile the hook once in a process."""
+    model = nn.Sequential(nn.Linear(3, 3))
+    model[0].compile(backend="eager")
+    graphs, compiled = DistinctGraphs(), CompiledGraphs()
+    graphs.attach(model)
+    model(torch.ones(2, 3))
+    graphs.detach()
+
+    assert [each.module.partition(" ")[0] for each in compiled.new(0)] == ["forward"]
+
+
 def test_each_compilation_has_its_function_and_reason() -> None:
     net = torch.compile(Scaled(), backend="eager", dynamic=False)
     compiled = CompiledGraphs()

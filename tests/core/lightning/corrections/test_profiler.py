@@ -15,7 +15,7 @@ from northbridge.discovery import declared, named
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.corrections import profiler
 from northbridge.lightning.namespaces import Namespace
-from northbridge.lightning.vendor_names.names import ProfilerName
+from northbridge.lightning.vendor_names.profiler import ProfilerName
 
 # Lightning's CombinedLoader asks torch's trees in a way that torch deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")

@@ -17,6 +17,14 @@ BOUNDARIES = [4, 8, 16]
 LENGTHS = [random.Random(seed).randint(1, 16) for seed in range(50)]
 
 
+class Derived(BucketBatchSampler):
+    """A user's class, with arguments of its own."""
+
+    def __init__(self, size: int, *, extra: str, **options: Any) -> None:
+        super().__init__(LENGTHS, size, BOUNDARIES, **options)
+        self.extra = extra
+
+
 def bucket_of(index: int) -> int:
     return next(boundary for boundary in BOUNDARIES if LENGTHS[index] <= boundary)
 
@@ -125,6 +133,12 @@ class TestLightning:
             own = BucketBatchSampler(LENGTHS, 4, BOUNDARIES, shuffle=True)
 
         assert list(self.replaced(namespace, own)) == list(of_rank(1, shuffle=True))
+
+    def test_a_derived_class_is_built_anew_with_its_arguments(self, namespace: Namespace) -> None:
+        again = self.replaced(namespace, Derived(4, extra="text", shuffle=True))
+
+        assert isinstance(again, Derived)
+        assert (again.extra, again.shuffle, again.num_replicas, again.rank) == ("text", True, 2, 1)
 
     def test_its_epochs_reach_the_sampler(self, namespace: Namespace) -> None:
         own = sampler(shuffle=True)

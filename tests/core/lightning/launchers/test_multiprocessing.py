@@ -12,7 +12,7 @@ import pytest
 from tests.core.lightning.conftest import Build
 
 from northbridge.discovery import named
-from northbridge.errors import UnsupportedError
+from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.accelerators import accelerator
 from northbridge.lightning.accelerators.held import hold
 from northbridge.lightning.classes import classes
@@ -112,6 +112,17 @@ def test_ranks_are_spawned_beside_a_chip(namespace: Namespace, build: Build, mon
 
 def announcements(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage().split(":")[0] for record in caplog.records if record.name == "northbridge"]
+
+
+def test_what_spawned_ranks_cannot_get_is_named(namespace: Namespace, build: Build) -> None:
+    launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy.launcher
+
+    with pytest.raises(ArgumentsError) as caught:
+        launcher.launch(lambda: None)
+
+    assert str(caught.value).startswith("the ranks are spawned, and get what this process pickles, but Can't ")
+    assert "<lambda>" in str(caught.value)
+    assert "Fix: define it at the top of a module, leave it out, or run a script with" in str(caught.value)
 
 
 def test_simulated_chip_is_announced_once_before_the_ranks(

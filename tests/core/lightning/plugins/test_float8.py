@@ -194,6 +194,36 @@ def test_a_model_without_a_fitting_layer_is_an_error(build: Build) -> None:
     )
 
 
+class Sharded(torch.Tensor):
+    """A parameter that looks like a DTensor."""
+
+    device_mesh = "a mesh"
+
+
+def test_a_sharded_layer_is_an_error_unless_it_stays() -> None:
+    net = model()
+    for each in net.modules():
+        if isinstance(each, nn.Linear):
+            each.weight = nn.Parameter(each.weight.detach().as_subclass(Sharded))
+
+    with pytest.raises(northbridge.UnsupportedError) as caught:
+        convert_linears(net, Rounding(), None, ())
+
+    assert str(caught.value) == (
+        "the layer '0' is sharded already, so it cannot be trained in float8. Fix: in configure_model(), before"
+        " sharding: self.trainer.precision_plugin.convert_module(self)"
+    )
+    assert list(convert_linears(net, Rounding(), None, ["0", "1"])[1]) == ["0", "1.0", "2", "head"]
+
+
+def test_the_log_says_it_once_if_a_user_converts_first(build: Build, logged: list[str]) -> None:
+    plugin = precision_of(build(accelerator="cpu_sim", devices=1, precision="transformer-engine"))
+
+    plugin.convert_module(plugin.convert_module(model()))
+
+    assert len([line for line in logged if line.startswith("Training")]) == 1
+
+
 def test_a_model_that_is_one_layer_becomes_another_and_only_once() -> None:
     converted, _ = convert_linears(nn.Linear(16, 16), Rounding(), None, ())
     again, kept = convert_linears(converted, Rounding(), None, ())
@@ -288,6 +318,8 @@ import json, os, sys, warnings
 import lightning.pytorch as pl
 import torch
 from lightning.fabric import Fabric
+from lightning.pytorch.strategies import ModelParallelStrategy
+from torch.distributed.fsdp import fully_shard
 from torchao.float8 import convert_to_float8_training
 import northbridge
 
@@ -307,6 +339,12 @@ class Module(pl.LightningModule):
         return loss
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), 0.01)
+
+class Sharded(Module):
+    def configure_model(self):
+        self.trainer.precision_plugin.convert_module(self)
+        for part in (self.net[0], self.net):
+            fully_shard(part, mesh=self.device_mesh["data_parallel"])
 
 def train(net, forward, rows):
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
@@ -340,14 +378,21 @@ if "LOCAL_RANK" not in os.environ:
         found["evaluated"] = str(net(ROWS.to(fabric.device)).dtype)
     net = convert_to_float8_training(model())
     found["as on the CPU"] = all(map(torch.equal, chips, train(net, on_the_cpu(net), ROWS)))
-trainer = pl.Trainer(accelerator="cpu_sim", devices=2, precision="transformer-engine", max_epochs=4,
-                     logger=False, enable_progress_bar=False, enable_model_summary=False)
+def fit(module, **options):
+    quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
+    kept = dict(accelerator="cpu_sim", devices=2, precision="transformer-engine", max_epochs=4)
+    trainer = pl.Trainer(**kept, **quiet, **options)
+    trainer.fit(module, torch.utils.data.DataLoader(ROWS, 8))
+    return trainer
+
 module = Module()
 begin = (module.net(ROWS).float() - 1).square().mean().item()
-trainer.fit(module, torch.utils.data.DataLoader(ROWS, 8))
+trainer = fit(module)
 sums = torch.stack([each.detach().double().sum() for each in module.parameters()]).cpu()
 both = trainer.strategy.all_gather(sums.to(trainer.strategy.root_device)).cpu()
+spread = fit(Sharded(), strategy=ModelParallelStrategy(2, 1), enable_checkpointing=False)
 if trainer.global_rank == 0:
+    found["sharded as whole"] = spread.callback_metrics["loss"].item() == trainer.callback_metrics["loss"].item()
     found["ranks agree"] = torch.equal(both[0], both[1])
     found["loss"] = [begin, trainer.callback_metrics["loss"].item()]
     found["layers"] = [type(each).__name__ for each in module.net]
@@ -366,6 +411,7 @@ def test_torchao_trains_as_on_the_cpu_and_on_two_ranks(tmp_path: Path) -> None:
     found = json.loads(next(line for line in ran.said.splitlines() if line.startswith("{")))
     assert found["as on the CPU"]
     assert found["ranks agree"]
+    assert found["sharded as whole"]
     assert (found["rowwise"], found["emulated"], found["evaluated"]) == (True, True, "torch.bfloat16")
     assert found["unknown"] == (
         "recipe='columnwise' is not a recipe of torchao. Fix: one of tensorwise, rowwise, rowwise_with_gw_hp, or a"

@@ -100,6 +100,19 @@ def test_a_vendors_class_is_named_instead_of_torchs_kernel(vendors: Backend) -> 
     assert refused.value.capability == "fused_optimizers"
 
 
+def test_a_vendors_class_takes_no_sharded_parameters(vendors: Backend) -> None:
+    weight = nn.Parameter(torch.ones(2))
+    reject_fused(vendors, GroupedAdamW([weight]))
+    weight.device_mesh = "of a DTensor"  # type: ignore[attr-defined]
+
+    with pytest.raises(UnsupportedError) as refused:
+        reject_fused(vendors, GroupedAdamW([weight]))
+
+    assert str(refused.value) == (
+        "GroupedAdamW takes no sharded parameters: torch cannot spread the vendor's operators. Fix: torch.optim.AdamW"
+    )
+
+
 def test_an_optimizer_that_the_vendor_lacks_is_left_unfused(vendors: Backend) -> None:
     weight = nn.Parameter(torch.ones(2, device="cpu_sim"))
 

@@ -1,0 +1,92 @@
+"""Vendors' names for precisions."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from northbridge.discovery.declared import get
+from northbridge.discovery.loaded import load
+from northbridge.errors import ArgumentValueError
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.plugins.precision import precision_plugin
+from northbridge.lightning.vendor_names.names import VendorName, is_vendors, runs_on
+
+_HOMES = frozenset(f"{namespace.name}.plugins.precision.precision" for namespace in NAMESPACES.values())
+
+
+class PrecisionName(VendorName):
+    """A vendor's name for a precision: ``AcmePrecision("bf16-mixed")`` means ``precision="bf16-mixed"``.
+
+    The object itself does not change; the run gets Lightning's own plugin, on the chip's device. An object of a class
+    that a user has derived becomes that plugin.
+    """
+
+    kind = "Precision"
+    positional: ClassVar[tuple[str, ...]] = ("precision", "device")
+
+    words: ClassVar[Mapping[str, str]] = {
+        "32": "32-true",
+        "32-true": "32-true",
+        "16": "16-mixed",
+        "16-mixed": "16-mixed",
+        "16-true": "16-true",
+        "bf16": "bf16-mixed",
+        "bf16-mixed": "bf16-mixed",
+        "bf16-true": "bf16-true",
+        "64": "64-true",
+        "64-true": "64-true",
+    }
+    """The accepted values of ``precision``, each with Lightning's word for it."""
+
+    # With its parameters, which LightningCLI reads.
+    def __init__(self, precision: str | int = "32-true", device: str | None = None, *args: Any, **kwargs: Any) -> None:
+        super().__init__(precision, device, *args, **kwargs)
+        self.arguments.pop("device", None)
+        if device is not None and device != (own := get(self.backend_name).device.type):
+            raise ArgumentValueError(f"{type(self).__name__}(device={device!r}) is for {own!r}. Fix: omit it")
+        word = str(precision)
+        call = f"{type(self).__name__}(precision={word!r})"
+        if word not in self.words:
+            near = difflib.get_close_matches(word, self.words, n=1)
+            hint = f". Did you mean {near[0]!r}?" if near else ""
+            raise ArgumentValueError(f"{call} is not a precision; known: {', '.join(self.words)}{hint}")
+        self.precision: str = self.words[word]
+
+    def plugin(self) -> Any | None:
+        """Return the plugin of no namespace yet that the name means; None if :attr:`precision` says all."""
+        return None
+
+    @classmethod
+    def stands_for(cls, base: type) -> bool:
+        own = base.__name__ == cls.kind and base.__module__ in _HOMES
+        return is_vendors(cls) and runs_on(cls.backend_name) and own
+
+    def settle(self, namespace: Namespace) -> Any:
+        """Become the plugin of ``namespace``; the chip's software is loaded already."""
+        return self.become(self.make_draft(namespace))
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        return precision_plugin(namespace, load(get(self.backend_name)), self.precision)
+
+    def answer(self, attribute: str) -> Any:
+        return get(self.backend_name).device.type if attribute == "device" else super().answer(attribute)
+
+    def __getattribute__(self, attribute: str) -> Any:
+        # Lightning's classes are bases of this one, for LightningCLI. What they define, the draft answers.
+        mine = object.__getattribute__(self, "__dict__")
+        if attribute.startswith("__") or attribute in mine or "arguments" not in mine:
+            return object.__getattribute__(self, attribute)
+        owner = next((each for each in type(self).__mro__ if attribute in vars(each)), None)
+        is_lightnings = owner is not None and any(owner in kind.__mro__ for kind in PrecisionName.__bases__[1:])
+        return self.answer(attribute) if is_lightnings else object.__getattribute__(self, attribute)
+
+
+def count_as_lightnings(namespace: Namespace) -> None:
+    """Let the names be objects of Lightning's type, which ``isinstance`` and LightningCLI ask for."""
+    plugins: Any = namespace.module("plugins")
+    if not issubclass(PrecisionName, plugins.Precision):  # it is not an ABC, which could register
+        name, *others = PrecisionName.__bases__
+        kept = (each for each in others if not issubclass(plugins.Precision, each))  # a Trainer's has the Fabric's
+        PrecisionName.__bases__ = (name, plugins.Precision, *kept)

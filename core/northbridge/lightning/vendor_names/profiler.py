@@ -1,0 +1,40 @@
+"""Vendors' names for Lightning's PyTorchProfiler."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
+
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.vendor_names.names import VendorName, is_vendors, runs_on
+
+_HOMES = frozenset(f"{namespace.name}.profilers.pytorch" for namespace in NAMESPACES.values())
+
+
+class ProfilerName(VendorName):
+    """A vendor's name for Lightning's PyTorchProfiler, such as ``AcmeProfiler()``, with its arguments and defaults."""
+
+    kind = "PyTorchProfiler"
+
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """The arguments whose default differs from Lightning's."""
+
+    @classmethod
+    def passed_on(cls) -> Collection[str]:
+        import torch.profiler
+
+        of_lightning = ("table_kwargs", "export_to_flame_graph", "metric")
+        return (*of_lightning, *list(inspect.signature(torch.profiler.profile.__init__).parameters)[1:])
+
+    @classmethod
+    def stands_for(cls, base: type) -> bool:
+        own = base.__name__ == cls.kind and base.__module__ in _HOMES
+        return is_vendors(cls) and runs_on(cls.backend_name) and own
+
+    def settle(self, namespace: Namespace) -> Any:
+        """Become the PyTorchProfiler of ``namespace``. Raises Lightning's error for a bad value."""
+        return self.become(self.make_draft(namespace))
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        return namespace.module("profilers").PyTorchProfiler(**{**self.defaults, **self.arguments})
