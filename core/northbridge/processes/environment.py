@@ -16,8 +16,8 @@ def keep_environment(names: Iterable[str], *, written: Mapping[str, str | None] 
     """Restore the variables ``names`` at the end of the ``with``, even if code inside it has changed them.
 
     For ``Bridge.load``. If the script, or ``import torch``, has already imported the vendor's software, ``written`` has
-    the values that the import sets. A variable with exactly that value, and another at the process's start, gets its first value back. The
-    user's own values stay.
+    the values that the import sets. A variable with exactly that value, and another at the process's start, gets its
+    first value back. The user's own values stay.
     """
     before = {name: os.environ.get(name) for name in names}
     given = environment_at_start() if written else {}

@@ -14,6 +14,7 @@ from northbridge_hpu.bridge import HPUBridge
 
 LOAD = "import northbridge\nbackend = northbridge.load('hpu')\nimport os, torch\n"
 NEVER_SET = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
+SCRIPTS = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 TELL = f"import json, os\nprint(json.dumps({{name: os.environ.get(name) for name in {NEVER_SET}}}))\n"
 RANK = "backend.bridge.prepare_rank(index={index}, local_rank=0, world_size={world_size})\n"
 ASK = "print(os.environ['HLS_MODULE_ID'], os.environ['HABANA_VISIBLE_MODULES'])"
@@ -76,7 +77,7 @@ class TestWhatTheImportLeavesBehind:
     @pytest.mark.parametrize(
         ("named", "kept"),
         [
-            ({"MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}, {"MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}),
+            (SCRIPTS, SCRIPTS),
             ({"MASTER_ADDR": "localhost"}, {}),
         ],
         ids=["an address and a port", "an address as the import's"],
@@ -192,7 +193,7 @@ class TestTheCardOfARank:
 
 class TestTheEnvironment:
     @pytest.mark.parametrize("variable", ["PT_HPU_GPU_MIGRATION", "PT_HPU_EMULATE_DISTRIBUTED"])
-    @pytest.mark.parametrize(("with_torch", "imported"), [("0", False), ("1", True)], ids=["before the import", "after"])
+    @pytest.mark.parametrize(("with_torch", "imported"), [("0", False), ("1", True)], ids=["in time", "late"])
     def test_deceiving_switch_is_refused(self, run: Run, variable: str, with_torch: str, imported: bool) -> None:
         attempt = """
 import sys, northbridge
