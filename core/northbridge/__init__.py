@@ -94,7 +94,10 @@ if TYPE_CHECKING:
         SingleDeviceStrategyName as SingleDeviceStrategyName,
     )
     from northbridge.process_record import Entry as Entry, note as note, record as record
-    from northbridge.processes.environment import keep_environment as keep_environment
+    from northbridge.processes.environment import (
+        environment_at_start as environment_at_start,
+        keep_environment as keep_environment,
+    )
     from northbridge.settings import Indices as Indices, Settings as Settings, VendorSettings as VendorSettings
     from northbridge.simulation import Simulation as Simulation
 
@@ -150,7 +153,7 @@ _HOMES = {
         "WeightsDisagreeError",
         "WrongDeviceError",
     ),
-    "northbridge.processes.environment": ("keep_environment",),
+    "northbridge.processes.environment": ("environment_at_start", "keep_environment"),
     "northbridge.discovery.device_users": ("device_users",),
     "northbridge.float8.engine": ("Float8Engine",),
     "northbridge.float8.torchao": ("TorchAO",),

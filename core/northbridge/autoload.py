@@ -32,7 +32,7 @@ COMMANDS = {"lightning.fabric.cli": "lightning.fabric", "lightning_fabric.cli": 
 _WATCHED = {**CONNECTORS, **COMMANDS}
 
 # Named as text, because those modules import this one.
-_STAND_INS = "northbridge.discovery.simulated:put_stand_ins"
+_STAND_INS = "northbridge.discovery.simulated:import_with_torch"
 _REGISTER = "northbridge.lightning.corrections.table:register"
 _SERVE_COMMAND = "northbridge.lightning.corrections.table:register_command"
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
+from tests.forks.linux_environ import ROOM
 from tests.forks.program import AUTOLOAD, Program
 
 from northbridge.conformance.runs.processes import Process, start_afresh
@@ -151,7 +152,7 @@ class _OwnServer(_Server):
         with theirs, self._said.open("wb") as said:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _ENTRY, str(theirs.fileno()), *key.imported],
-                env=dict(key.environ),
+                env={**dict(key.environ), **ROOM},
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=subprocess.STDOUT,

@@ -26,6 +26,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.forks.linux_environ import show
 from tests.forks.program import AUTOLOAD, Program
 from tests.forks.ranks import stand_by
 
@@ -128,6 +129,7 @@ def _become(program: Program, files: list[int]) -> None:
         os.close(file)
     os.chdir(program.folder)
     os.environ.clear()
+    show(program.environ)
     os.environ.update(program.environ)
     _number_the_rank()
     is_module = program.command[0] == "-m"

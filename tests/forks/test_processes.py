@@ -32,6 +32,7 @@ print(json.dumps({
     "path": sys.path,
     "folder": os.getcwd(),
     "environment": dict(sorted(os.environ.items())),
+    "Linux's environment": sorted(filter(None, open("/proc/self/environ").read().split("\0"))),
     "C's environment": sorted(subprocess.run(["env", "-0"], capture_output=True, text=True).stdout.split("\0")),
     "session": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()],
     "signals": [str(signal.getsignal(each)) for each in sorted(signal.valid_signals())],

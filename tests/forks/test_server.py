@@ -43,7 +43,7 @@ def test_only_lightnings_and_our_imports_come_before_it(begin: Begin, vendor: di
     assert {"torch._dynamo", "torchmetrics", "northbridge.lightning.connector.registry"} <= before
     assert before - after == {
         "tests",
-        *(f"tests.forks{module}" for module in ("", ".entry", ".program", ".ranks", ".server")),
+        *(f"tests.forks{module}" for module in ("", ".entry", ".linux_environ", ".program", ".ranks", ".server")),
     }
 
 

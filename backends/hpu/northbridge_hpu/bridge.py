@@ -55,8 +55,9 @@ class HPUBridge(northbridge.Bridge):
         os.environ.setdefault("PT_HPU_WEIGHT_SHARING", "0")
 
     def load(self) -> None:
-        script_was_first = "habana_frameworks.torch" in sys.modules
-        with northbridge.keep_environment(_WRITTEN_BY_IMPORT, written=_imports_own() if script_was_first else None):
+        # From 1.19 on, `import torch` imports it in eager mode. An import that failed has left some of its modules.
+        imported = any(name.startswith("habana_frameworks.torch") for name in sys.modules)
+        with northbridge.keep_environment(_WRITTEN_BY_IMPORT, written=_imports_own() if imported else None):
             import habana_frameworks.torch.core
             import habana_frameworks.torch.distributed.hccl
 
@@ -135,9 +136,12 @@ def _imports_own() -> dict[str, str | None]:
     rank, visible = os.environ.get("LOCAL_RANK", ""), os.environ.get("HABANA_VISIBLE_MODULES", "")
     modules = {str(number): module for number, module in enumerate(visible.split(",")) if module}
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    port = "12345"
+    # Scripts set the two together, and often to localhost too: of an import that came with torch they know nothing.
+    scripts_port = os.environ.get("MASTER_PORT") not in (port, northbridge.environment_at_start().get("MASTER_PORT"))
     return {
-        "MASTER_ADDR": "localhost",
-        "MASTER_PORT": "12345",
+        "MASTER_ADDR": None if scripts_port else "localhost",
+        "MASTER_PORT": port,
         "HLS_MODULE_ID": None if alone else modules.get(rank, rank),
         "ID": os.environ.get("RANK"),
     }

@@ -19,8 +19,9 @@ from northbridge.discovery.current import loaded
 from northbridge.discovery.hooks import SIMULATION, call
 from northbridge.discovery.installed import announced, names, say_not_installed
 from northbridge.discovery.stand_ins import StandIns
-from northbridge.errors import BackendConflictError, BackendNotFoundError, SimulationError
+from northbridge.errors import BackendConflictError, BackendNotFoundError, NorthbridgeError, SimulationError
 from northbridge.process_record import note
+from northbridge.processes.endings import describe_error
 from northbridge.simulation import Simulation
 from northbridge.untrusted.text import shorten
 
@@ -54,9 +55,8 @@ def stand_in_for_tool(tool: str) -> list[str] | None:
 def put_stand_ins(name: str) -> bool:
     """Let Python find the stand-ins for backend ``name``, once; return False if there is no simulation of it.
 
-    Called after the import of torch, and when the backend is first used, if ``NORTHBRIDGE_SIMULATE`` names it. Modules
-    that the vendor lets torch import are imported here too, once torch is imported. Raises :class:`SimulationError` if
-    the vendor's real software is installed or a stand-in cannot be imported, and a broken plugin's errors.
+    Called after the import of torch, and when the backend is first used, if ``NORTHBRIDGE_SIMULATE`` names it. Raises
+    :class:`SimulationError` if the vendor's real software is installed, and a broken plugin's errors.
     """
     if name not in _simulations:
         if not is_simulable(name):
@@ -67,10 +67,24 @@ def put_stand_ins(name: str) -> bool:
             "simulated",
             f"NORTHBRIDGE_SIMULATE names it: {', '.join(sorted(_simulations[name].stand_ins))} are stand-ins here",
         )
-    if "torch" in sys.modules:
-        for module in _simulations[name].autoloads:
-            import_module(module)
     return True
+
+
+def import_with_torch(name: str) -> None:
+    """Put the stand-ins for backend ``name``, and import those that ``import torch`` imports on a real machine.
+
+    Raises as :func:`put_stand_ins` does. Another error of such an import is noted: the run that loads the chip imports
+    the module again, and gets it.
+    """
+    if not put_stand_ins(name):
+        return
+    for module in _simulations[name].autoloads:
+        try:
+            import_module(module)
+        except NorthbridgeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a vendor's import
+            note(name, "not imported with torch", describe_error(error), problem=True)
 
 
 def _place(name: str) -> Simulation:

@@ -15,14 +15,15 @@ _words: dict[str, str] = {}  # for the ranks that this process starts
 def keep_environment(names: Iterable[str], *, written: Mapping[str, str | None] | None = None) -> Iterator[None]:
     """Restore the variables ``names`` at the end of the ``with``, even if code inside it has changed them.
 
-    For ``Bridge.load``. If the script has already imported the vendor's software, ``written`` has the values that the
-    import sets. A variable with exactly that value, and another at the process's start, gets its first value back. The
-    user's own values stay.
+    For ``Bridge.load``. If the script, or ``import torch``, has already imported the vendor's software, ``written`` has
+    the values that the import sets. A variable with exactly that value, and another at the process's start, gets its
+    first value back. The user's own values stay.
     """
     before = {name: os.environ.get(name) for name in names}
+    given = environment_at_start() if written else {}
     for name, value in (written or {}).items():
         if value is not None and before.get(name) == value:
-            before[name] = _at_start(name)
+            before[name] = given.get(name)
     try:
         yield
     finally:
@@ -31,6 +32,19 @@ def keep_environment(names: Iterable[str], *, written: Mapping[str, str | None] 
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = kept
+
+
+def environment_at_start() -> dict[str, str]:
+    """Return the variables that this process was given before any code of it ran.
+
+    A fork is given its parent's. Only Linux keeps them: elsewhere these are the variables of now.
+    """
+    try:
+        lines = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return dict(os.environ)
+    pairs = (os.fsdecode(line).partition("=") for line in lines if line)
+    return {name: value for name, _, value in pairs}
 
 
 def hand_down(variable: str, word: str) -> None:
@@ -73,13 +87,3 @@ def import_path() -> list[str]:
     imports from there, too.
     """
     return [os.path.abspath(each) for each in map(str, sys.path) if each]
-
-
-def _at_start(name: str) -> str | None:
-    # Linux keeps the environment from before any code of this process ran.
-    try:
-        lines = Path("/proc/self/environ").read_bytes().split(b"\0")
-    except OSError:
-        return os.environ.get(name)
-    start = os.fsencode(f"{name}=")
-    return next((os.fsdecode(line.removeprefix(start)) for line in lines if line.startswith(start)), None)

@@ -14,6 +14,7 @@ from northbridge_hpu.bridge import HPUBridge
 
 LOAD = "import northbridge\nbackend = northbridge.load('hpu')\nimport os, torch\n"
 NEVER_SET = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
+SCRIPTS = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 TELL = f"import json, os\nprint(json.dumps({{name: os.environ.get(name) for name in {NEVER_SET}}}))\n"
 RANK = "backend.bridge.prepare_rank(index={index}, local_rank=0, world_size={world_size})\n"
 ASK = "print(os.environ['HLS_MODULE_ID'], os.environ['HABANA_VISIBLE_MODULES'])"
@@ -73,6 +74,27 @@ class TestWhatTheImportLeavesBehind:
             "ID": None,
         }
 
+    @pytest.mark.parametrize(
+        ("named", "kept"),
+        [
+            (SCRIPTS, SCRIPTS),
+            ({"MASTER_ADDR": "localhost"}, {}),
+        ],
+        ids=["an address and a port", "an address as the import's"],
+    )
+    def test_what_a_script_sets_after_torch_is_the_scripts(
+        self, run: Run, named: dict[str, str], kept: dict[str, str]
+    ) -> None:
+        script = f"import os, torch\nassert os.environ['MASTER_PORT'] == '12345'\nos.environ.update({named})\n"
+
+        assert json.loads(last(run(TELL, first=script + LOAD))) == {**dict.fromkeys(NEVER_SET), **kept}
+
+    def test_a_port_alone_brings_no_address_of_the_imports(self, run: Run) -> None:
+        assert json.loads(last(run(TELL, first=LOAD, MASTER_PORT="29500"))) == {
+            **dict.fromkeys(NEVER_SET),
+            "MASTER_PORT": "29500",
+        }
+
     @pytest.mark.parametrize("rank", [{}, {"WORLD_SIZE": "4", "RANK": "2", "LOCAL_RANK": "2"}], ids=["alone", "rank"])
     def test_nothing_where_the_script_was_first(self, run: Run, rank: dict[str, str]) -> None:
         script_first = "import torch\nimport habana_frameworks.torch.core\n" + LOAD
@@ -83,7 +105,7 @@ class TestWhatTheImportLeavesBehind:
         script_first = "import torch\nimport habana_frameworks.torch.core\n" + LOAD
 
         users = {"MASTER_ADDR": "localhost", "MASTER_PORT": "12345"}  # told by what a process was started with
-        said = run(TELL, first=script_first, afresh=True, **users)
+        said = run(TELL, first=script_first, **users)
 
         assert json.loads(last(said)) == {
             **dict.fromkeys(NEVER_SET),
@@ -171,7 +193,8 @@ class TestTheCardOfARank:
 
 class TestTheEnvironment:
     @pytest.mark.parametrize("variable", ["PT_HPU_GPU_MIGRATION", "PT_HPU_EMULATE_DISTRIBUTED"])
-    def test_deceiving_switch_is_refused_before_the_import(self, run: Run, variable: str) -> None:
+    @pytest.mark.parametrize(("with_torch", "imported"), [("0", False), ("1", True)], ids=["in time", "late"])
+    def test_deceiving_switch_is_refused(self, run: Run, variable: str, with_torch: str, imported: bool) -> None:
         attempt = """
 import sys, northbridge
 try:
@@ -180,7 +203,9 @@ except northbridge.SettingsError as error:
     print(error.variable, "habana_frameworks.torch" in sys.modules)
 """
 
-        assert last(run(attempt, first="", **{variable: "1"})) == f"{variable} False"
+        said = last(run(attempt, first="#\n", PT_HPU_AUTOLOAD=with_torch, **{variable: "1"}))
+
+        assert said == f"{variable} {imported}"
 
     def test_useless_container_variable_is_warned_about(self, run: Run) -> None:
         said = run("", first=LOAD, HABANA_VISIBLE_DEVICES="0,1")

@@ -27,6 +27,6 @@ def northbridge_simulation() -> northbridge.Simulation:
         chip="Gaudi",
         page="docs/simulated-gaudi.md",
         dev=lambda: HPUSimSettings.read().folder,
-        autoloads=("habana_frameworks",),  # in the vendor's mode, and by the vendor's variable
+        autoloads=("habana_frameworks.autoload",),  # in the vendor's mode, and by the vendor's variable
         strict_options=northbridge_cpu_sim.STRICT_OPTIONS,
     )

@@ -21,6 +21,15 @@ def _decided() -> bool:
     return text != "0"
 
 
+def autoloads() -> bool:
+    """Return True if ``import torch`` imports the vendor's package: in eager mode, unless a variable decides."""
+    asked = variable("PT_HPU_AUTOLOAD")
+    if asked in ("0", "1"):
+        return asked == "1"
+    default = "1" if HPUSimSettings.read().release == "1.19" else "0"
+    return (variable("PT_HPU_LAZY_MODE") or default) != "1"
+
+
 def keeps_int64() -> bool:
     """Return True if int64 is stored as int64: in eager mode from generation 2 on, unless a variable forbids it."""
     asked = (variable("PT_ENABLE_INT64_SUPPORT") or "1").lower() in {"1", "true"}

@@ -19,6 +19,7 @@ from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.hosts import _Classifier, build, classifier, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
+from northbridge.processes.environment import environment_at_start
 
 BEGIN = ("prepare", "load", "prepare_rank", "select")
 """The calls to a bridge and to its device before a training, in this order."""
@@ -35,14 +36,15 @@ _calls: list[str] = []
 def perform(scenario: Scenario, folder: Path) -> None:
     """Train for one step of two batches; report the calls in their order.
 
-    Also report the variables and settings of the process that changed.
+    Also report the variables that the process was given, and its settings, that changed. A vendor's import may have
+    written variables of its own when torch was imported, which are not the user's.
     """
     backend = northbridge.get(scenario.accelerator)
     for name in (*BEGIN[:-1], *STEP):
         _note(backend.bridge, name)
     _note(backend.device, "select")
     torch.use_deterministic_algorithms(True, warn_only=True)  # some users set it; it is not torch's default
-    before, settings = dict(os.environ), _settings()
+    before, settings = environment_at_start(), _settings()
     if is_trainer(scenario.namespace):
         limits = {"limit_train_batches": 2, "accumulate_grad_batches": 2, "limit_val_batches": 1}
         host = trainer(scenario, folder, max_epochs=1, num_sanity_val_steps=0, **limits)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gc
-import os
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from northbridge.conformance.runs.hosts import (
 from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.namespaces import Stock
+from northbridge.processes.environment import environment_at_start
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
@@ -49,7 +49,7 @@ def train_models(scenario: Scenario, folder: Path, topic: str, **arguments: Any)
 
 def _fit(scenario: Scenario, folder: Path, model: str, topic: str, **arguments: Any) -> None:
     """Train ``model``; each rank reports as ``topic``, and each surviving process as ``after`` it."""
-    before = dict(os.environ)
+    before = environment_at_start()
     host = trainer(scenario, folder, **arguments)
     module = classifier(scenario.namespace, model, folder, topic)
     host.fit(module, loader())

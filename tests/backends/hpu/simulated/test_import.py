@@ -99,10 +99,55 @@ def test_profiling_and_compile_threads_are_set(run: Run) -> None:
     assert run(show, HABANA_PROFILE="profile_api") == "profile_api 1\n"
 
 
-def test_torch_brings_the_package_in_where_the_user_asks_for_it(run: Run) -> None:
-    program = "import torch, os; print(hasattr(torch, 'hpu'), os.environ.get('MASTER_PORT'))"
-    assert run(program, first="", PT_HPU_AUTOLOAD="1") == "True 12345\n"
-    assert run(program, first="") == "False None\n"
+@pytest.mark.parametrize(
+    ("environ", "imported"),
+    [
+        ({}, True),
+        ({"PT_HPU_AUTOLOAD": "0"}, False),
+        ({"PT_HPU_LAZY_MODE": "1"}, False),
+        ({"PT_HPU_LAZY_MODE": "1", "PT_HPU_AUTOLOAD": "1"}, True),
+        ({"NORTHBRIDGE_HPU_SIM_RELEASE": "1.19"}, False),
+        ({"NORTHBRIDGE_HPU_SIM_RELEASE": "1.19", "PT_HPU_LAZY_MODE": "0"}, True),
+    ],
+    ids=str,
+)
+def test_torch_brings_the_package_in_in_eager_mode(run: Run, environ: dict[str, str], imported: bool) -> None:
+    said = run("import torch, os; print(hasattr(torch, 'hpu'), os.environ.get('MASTER_PORT'))", **environ, first="#\n")
+    assert said == ("True 12345\n" if imported else "False None\n")
+
+
+def test_loading_after_torch_did_leaves_no_port(run: Run) -> None:
+    """The import with torch comes before the bridge, as on a card."""
+    said = run(
+        """
+        import os, sys, torch
+        print("habana_frameworks.torch" in sys.modules, os.environ["MASTER_PORT"])
+        import northbridge
+        northbridge.load("hpu")
+        print(os.environ.get("MASTER_PORT"), os.environ.get("MASTER_ADDR"), torch.ones(1, device="hpu").item())
+        """,
+        first="#\n",
+    )
+    assert said == "True 12345\nNone None 1.0\n"
+
+
+def test_an_early_import_that_fails_is_tried_again(run: Run) -> None:
+    said = run(
+        """
+        import os, torch
+        import northbridge
+        print([each.reason for each in northbridge.record() if each.outcome == "not imported with torch"])
+        os.environ["HABANA_VISIBLE_MODULES"] = "0,1,2,3"
+        print(northbridge.load("hpu").name, os.environ.get("MASTER_PORT"))
+        """,
+        first="#\n",
+        WORLD_SIZE="4",
+        RANK="2",
+        LOCAL_RANK="2",
+        HABANA_VISIBLE_MODULES="0,1",
+    )
+    assert said.startswith("['AssertionError: There is not enough devices available for training.")
+    assert said.endswith("hpu None\n")
 
 
 @pytest.mark.shows("autograd serves the card if it came first")
@@ -118,5 +163,6 @@ def test_backward_before_the_import_leaves_no_thread(run: Run) -> None:
             print("refused:", error)
         """,
         first="",
+        PT_HPU_AUTOLOAD="0",
     )
     assert said.startswith("refused:")

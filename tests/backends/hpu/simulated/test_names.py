@@ -130,13 +130,23 @@ def test_closures_wait_for_a_marker_in_lazy_mode(run: Run) -> None:
     assert run(program, PT_HPU_LAZY_MODE="0") == "before\n"
 
 
-def test_an_absent_name_is_not_simulated(hpu: ModuleType) -> None:
+@pytest.mark.parametrize(
+    ("line", "absent"),
+    [
+        ("import habana_frameworks.torch.gpu_migration", "torch.gpu_migration"),
+        ("from habana_frameworks.torch import gpu_migration", "torch.gpu_migration"),
+        ("from habana_frameworks.torch.hpex.absent.deep import name", "torch.hpex.absent"),
+        ("from habana_frameworks.torch.core import name", "torch.core.name"),
+        ("from habana_frameworks.mediapipe import fn", "mediapipe"),
+        ("from torch.hpu import name", "torch.hpu.name"),
+        ("__import__('importlib').import_module('.name', 'habana_frameworks.torch')", "torch.name"),
+    ],
+)
+def test_an_absent_name_is_not_simulated(hpu: ModuleType, line: str, absent: str) -> None:
     with pytest.raises(northbridge.NotSimulatedError) as caught:
-        exec("import habana_frameworks.torch.gpu_migration", {})
+        exec(line, {})
 
-    assert str(caught.value) == (
-        "the simulated Gaudi has no habana_frameworks.torch.gpu_migration; see docs/simulated-gaudi.md"
-    )
+    assert str(caught.value) == (f"the simulated Gaudi has no habana_frameworks.{absent}; see docs/simulated-gaudi.md")
     with pytest.raises(AttributeError, match=r"^the simulated Gaudi has no habana_\S+.hpu.empty_cache; see"):
         _ = hpu.empty_cache
 

@@ -20,9 +20,11 @@ def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
     import northbridge
     from northbridge.contract import broken_defaults
     from northbridge.discovery.present import detect
+    from northbridge.processes.environment import environment_at_start
 
     backend = northbridge.get(name)
-    before, state = dict(os.environ), _state(torch)
+    # A vendor's import has already written its variables if it came with that of torch.
+    before, state = environment_at_start(), _state(torch)
     found: dict[str, Any] = {"pickles": {"declared": _pickle(backend)}}
     try:
         found["detected"] = detect(backend)
