@@ -72,14 +72,19 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.recipe = self.arguments.get("recipe")
-        self.replace_layers = self.arguments.get("replace_layers", True)
+        self.replace_layers = self.arguments.get("replace_layers", self.precision == "fp8")
         self._inference: tuple[str | None, str | None, str | Mapping[str, Any] | None] | None = None
         self._is_used = False
-        if self.precision != self.words["fp8"] and (self.recipe is not None or "replace_layers" in self.arguments):
+        if self.precision != "fp8" and (self.recipe is not None or "replace_layers" in self.arguments):
             raise northbridge.ArgumentsError(
                 f"{type(self).__name__}: recipe= and replace_layers= are for 'fp8', not for {self.precision!r}. Fix:"
                 " leave them out"
             )
+
+    @property
+    def fp8_train_available(self) -> bool:
+        """Return True if this precision trains in float8 and the machine's cards have it."""
+        return self.precision == "fp8" and HPUAccelerator.is_fp8_available()[0]
 
     def convert_modules(
         self,
@@ -103,7 +108,7 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
             self.replace_layers, self.recipe = replace_layers, recipe
             return module
         call = f"{type(self).__name__}.convert_modules(inference=True)"
-        if self.precision != self.words["fp8"]:
+        if self.precision != "fp8":
             raise northbridge.ArgumentsError(f"{call} is for 'fp8', not for {self.precision!r}")
         if self._is_used:
             raise northbridge.ArgumentsError(f"{call} comes too late. Fix: call it before the Trainer is made")
@@ -122,11 +127,16 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
 
     def plugin(self) -> northbridge.Float8Precision | northbridge.Float8Inference | None:
         self._is_used = True
-        if self.precision != self.words["fp8"]:
+        if self.precision != "fp8":
             return None
+        made: northbridge.Float8Precision | northbridge.Float8Inference
         if self._inference is not None:
-            return northbridge.Float8Inference(*self._inference)
-        return northbridge.Float8Precision("transformer-engine", self.recipe, () if self.replace_layers else _skip_all)
+            made = northbridge.Float8Inference(*self._inference)
+        else:
+            skip = () if self.replace_layers else _skip_all
+            made = northbridge.Float8Precision("transformer-engine", self.recipe, skip)
+        made.precision = self.precision  # scripts ask whether trainer.precision is "fp8"
+        return made
 
 
 def _skip_all(_name: str, _layer: torch.nn.Module) -> bool:

@@ -127,6 +127,9 @@ def test_the_precision_of_lightning_habana_trains(layer: nn.Linear) -> None:
 
     assert isinstance(fabric._precision, northbridge.Float8Precision)
     assert isinstance(fabric._precision, northbridge_hpu.HPUPrecisionPlugin)
+    assert plugin.precision == fabric._precision.precision == "fp8"
+    assert plugin.fp8_train_available
+    assert not HPUPrecisionPlugin("bf16-mixed").fp8_train_available
     assert TransformerEngine().is_converted(module.module[0])
     assert module.module[0].weight.grad.dtype == torch.float32
 

@@ -176,7 +176,7 @@ def _settle_accelerator(name: VendorName, arguments: dict[str, Any]) -> None:
 def _settle_precision(namespace: Namespace, name: PrecisionName, arguments: dict[str, Any]) -> None:
     asked = arguments.get("precision")
     unified = namespace.fabric_module("connector")._convert_precision_to_unified_args
-    if asked is not None and unified(asked) != name.precision:
+    if asked is not None and unified(asked) != name.words[name.precision]:
         raise ArgumentsError(f"precision={asked!r} contradicts {name!r}. Fix: leave one out")
     plugin = name.plugin()
     made = None if plugin is None else settle_plugin(namespace, plugin)
@@ -184,7 +184,7 @@ def _settle_precision(namespace: Namespace, name: PrecisionName, arguments: dict
         load_with_hardware(name.backend_name)
         made = name.settle(namespace) if made is None else name.become(made)
     elif made is None:
-        arguments["precision"] = name.precision
+        arguments["precision"] = name.words[name.precision]
         return
     arguments["precision"] = None
     arguments["plugins"] = [*_listed(arguments.get("plugins")), made]

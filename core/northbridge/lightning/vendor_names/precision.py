@@ -38,7 +38,8 @@ class PrecisionName(VendorName):
         "64": "64-true",
         "64-true": "64-true",
     }
-    """The accepted values of ``precision``, each with Lightning's word for it."""
+    """The accepted values of ``precision``, each with Lightning's word for it. :attr:`precision` is that word, or a
+    word of the vendor's alone, which scripts compare."""
 
     # With its parameters, which LightningCLI reads.
     def __init__(self, precision: str | int = "32-true", device: str | None = None, *args: Any, **kwargs: Any) -> None:
@@ -52,7 +53,7 @@ class PrecisionName(VendorName):
             near = difflib.get_close_matches(word, self.words, n=1)
             hint = f". Did you mean {near[0]!r}?" if near else ""
             raise ArgumentValueError(f"{call} is not a precision; known: {', '.join(self.words)}{hint}")
-        self.precision: str = self.words[word]
+        self.precision: str = self.words[word] if word in PrecisionName.words else word
 
     def plugin(self) -> Any | None:
         """Return the plugin of no namespace yet that the name means; None if :attr:`precision` says all."""
@@ -68,7 +69,7 @@ class PrecisionName(VendorName):
         return self.become(self.make_draft(namespace))
 
     def make_draft(self, namespace: Namespace) -> Any:
-        return precision_plugin(namespace, load(get(self.backend_name)), self.precision)
+        return precision_plugin(namespace, load(get(self.backend_name)), self.words[self.precision])
 
     def answer(self, attribute: str) -> Any:
         return get(self.backend_name).device.type if attribute == "device" else super().answer(attribute)
