@@ -10,7 +10,7 @@ from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
 from northbridge.errors import ArgumentValueError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.plugins.precision import precision_plugin
+from northbridge.lightning.plugins.precision import FLOAT8, precision_plugin
 from northbridge.lightning.vendor_names.names import VendorName, is_vendors, runs_on
 
 _HOMES = frozenset(f"{namespace.name}.plugins.precision.precision" for namespace in NAMESPACES.values())
@@ -38,8 +38,8 @@ class PrecisionName(VendorName):
         "64": "64-true",
         "64-true": "64-true",
     }
-    """The accepted values of ``precision``, each with Lightning's word for it. :attr:`precision` is that word, or a
-    word of the vendor's alone, which scripts compare."""
+    """The accepted values of ``precision``, each with Lightning's word for it. :attr:`precision` is that word, but
+    the vendor's own for float8, such as "fp8", which scripts compare."""
 
     # With its parameters, which LightningCLI reads.
     def __init__(self, precision: str | int = "32-true", device: str | None = None, *args: Any, **kwargs: Any) -> None:
@@ -53,7 +53,7 @@ class PrecisionName(VendorName):
             near = difflib.get_close_matches(word, self.words, n=1)
             hint = f". Did you mean {near[0]!r}?" if near else ""
             raise ArgumentValueError(f"{call} is not a precision; known: {', '.join(self.words)}{hint}")
-        self.precision: str = self.words[word] if word in PrecisionName.words else word
+        self.precision: str = word if self.words[word] == FLOAT8 else self.words[word]
 
     def plugin(self) -> Any | None:
         """Return the plugin of no namespace yet that the name means; None if :attr:`precision` says all."""
