@@ -146,17 +146,6 @@ def _skip_all(_name: str, _layer: torch.nn.Module) -> bool:
 class HPUProfiler(northbridge.ProfilerName, backend="hpu"):
     """Lightning's PyTorchProfiler with the HPU's events: ``profiler="pytorch"``."""
 
-    positional = (
-        "dirpath",
-        "filename",
-        "group_by_input_shapes",
-        "export_to_chrome",
-        "row_limit",
-        "sort_by_key",
-        "record_module_names",
-    )
-    defaults = MappingProxyType({"record_module_names": False})
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         HPUSettings.read().reject_other_profiles()

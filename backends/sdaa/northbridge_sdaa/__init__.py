@@ -25,6 +25,7 @@ def northbridge_backend() -> northbridge.Backend:
             "compile_route.py",
         ),
         fused_optimizers=northbridge.no("no public source has fused=True there; DeepSpeed alone calls fused_adam"),
+        profiler=northbridge.yes,
         recompilation=northbridge.yes,
         data_loaders=northbridge.no("no public source has a loader there that decodes on the card"),
     )

@@ -50,6 +50,10 @@ class SDAACheckpointIO(northbridge.CheckpointIOName, backend="sdaa"):
     """Default checkpoint plugin of every strategy on the chip."""
 
 
+class SDAAProfiler(northbridge.ProfilerName, backend="sdaa"):
+    """Lightning's PyTorchProfiler with the chip's events: ``profiler="pytorch"``."""
+
+
 class SingleSDAAStrategy(northbridge.SingleDeviceStrategyName, backend="sdaa"):
     """The strategy for one device: ``strategy="single_sdaa"``."""
 
@@ -62,6 +66,5 @@ __getattr__ = northbridge.unsupported_names(
         "SDAADeepSpeedStrategy": ("deepspeed", "write strategy='ddp'"),
         "SDAAFSDPPrecision": ("fsdp", "write strategy='ddp' and precision='bf16-mixed'"),
         "SDAAFSDPStrategy": ("fsdp", "write strategy='ddp'"),
-        "SDAAProfiler": ("profiler", "write profiler='simple'"),
     },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -29,7 +30,6 @@ class TestLightningTeco(Predecessor):
         "SDAAFSDPPrecision": ("fsdp", "write strategy='ddp' and precision='bf16-mixed'"),
         "SDAADeepSpeedStrategy": ("deepspeed", "write strategy='ddp'"),
         "SDAADeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='ddp' and precision='bf16-mixed'"),
-        "SDAAProfiler": ("profiler", "write profiler='simple'"),
     }
 
 
@@ -49,6 +49,25 @@ class TestLightningTeco(Predecessor):
 )
 def test_a_precision_is_taken_by_every_word_that_it_had(word: str, meant: str) -> None:
     assert northbridge_sdaa.SDAAPrecisionPlugin(word).precision == meant
+
+
+@pytest.mark.shows("torch.profiler.ProfilerActivity.SDAA")
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # Lightning's CombinedLoader asks torch's trees
+@pytest.mark.usefixtures("sdaa")
+def test_its_profiler_records_the_chip(package: str, tmp_path: Path) -> None:
+    namespace: Any = importlib.import_module(package)
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    profiler = northbridge_sdaa.SDAAProfiler(str(tmp_path), "profile", row_limit=3)
+    limits = {"max_epochs": 1, "limit_train_batches": 6, "limit_val_batches": 0}
+    trainer = namespace.Trainer(accelerator="sdaa", devices=1, profiler=profiler, **quiet, **limits)
+
+    trainer.fit(importlib.import_module(f"{package}.demos.boring_classes").BoringModel())
+
+    assert isinstance(trainer.profiler, namespace.profilers.PyTorchProfiler)
+    said = (tmp_path / "fit-profile.txt").read_text()
+    assert re.search(r"device events of sdaa\nname .*\n-+\nsdaa::", said)
+    assert "[pl][module]" not in said  # record_module_names=False, as it was
 
 
 @pytest.mark.usefixtures("sdaa")

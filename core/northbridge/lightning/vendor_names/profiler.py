@@ -17,7 +17,18 @@ class ProfilerName(VendorName):
 
     kind = "PyTorchProfiler"
 
-    defaults: ClassVar[Mapping[str, Any]] = {}
+    # The order of vendors' profilers, which lack Lightning's emit_nvtx: it is CUDA's.
+    positional: ClassVar[tuple[str, ...]] = (
+        "dirpath",
+        "filename",
+        "group_by_input_shapes",
+        "export_to_chrome",
+        "row_limit",
+        "sort_by_key",
+        "record_module_names",
+    )
+
+    defaults: ClassVar[Mapping[str, Any]] = {"record_module_names": False}
     """The arguments whose default differs from Lightning's."""
 
     @classmethod
