@@ -20,7 +20,8 @@ from northbridge.lightning.namespaces import Classes, Namespace
 from northbridge.lightning.plugins.float8 import reject_float8
 
 _STAGES = ("measure", "quantize")
-_DTYPES = {"BF16": torch.bfloat16, "FP16": torch.float16, "FP32": torch.float32}
+_DTYPES = {"BF16": "bfloat16", "FP16": "float16", "FP32": "float32"}
+"""The library's words, with torch's names: this module may be imported before torch has its dtypes."""
 _CANNOT_LOAD = (
     f"{DISTRIBUTION} loads a quantized model only by the from_pretrained of transformers, and saves one"
     " only by save_pretrained"
@@ -64,7 +65,7 @@ class Float8Inference:
         word = str(self.config.get("hp_dtype", "BF16")).upper()
         if word not in _DTYPES:
             raise ArgumentsError(f"Float8Inference: hp_dtype={word!r} is not one of {', '.join(_DTYPES)}")
-        self._dtype = _DTYPES[word]
+        self._dtype: torch.dtype = getattr(torch, _DTYPES[word])
         self.backend: Backend | None = None
         self._measuring: _Measuring | None = None
         self._quantized: torch.nn.Module | None = None
