@@ -18,12 +18,7 @@ def northbridge_backend() -> northbridge.Backend:
         float64=northbridge.Claim("unknown", "no public source shows that its products and convolutions work"),
         graphs=northbridge.no("no public source has one there, and DeepSpeed's accelerator for it makes none"),
         float8=northbridge.no("no public source has it there"),
-        compile=northbridge.Claim(
-            "unknown",
-            "whether torch_sdaa registers teco_inductor by itself is not public; a script imports torch_sdaa._inductor"
-            " first: https://github.com/cxs503/TensorLBM/blob/24982e406aa77b8eab7bc3f3be585c41b332fd27/benchmarks/"
-            "compile_route.py",
-        ),
+        compile=northbridge.Claim("unknown", "no public source shows that its import registers teco_inductor"),
         fused_optimizers=northbridge.no("no public source has fused=True there; DeepSpeed alone calls fused_adam"),
         profiler=northbridge.yes,
         recompilation=northbridge.yes,

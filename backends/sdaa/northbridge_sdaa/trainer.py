@@ -31,10 +31,7 @@ class MisspeltSDAADDPStrategy(SDAADDPStrategy, backend="sdaa"):
 
 
 class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
-    """A precision on the chip: ``precision="16-mixed"``, with the gradient scaler that lightning-Teco lacks.
-
-    A run refuses "fp8", with the reason.
-    """
+    """A precision: "16-mixed" has the gradient scaler that lightning-Teco lacks, and a run refuses "fp8"."""
 
     words = MappingProxyType(
         {
