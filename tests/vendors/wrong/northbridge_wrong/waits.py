@@ -111,13 +111,16 @@ class NextPortTaken(right.Collective):
 
 @right.wrong
 class LeftFileMet(right.Collective):
-    """Ranks meet in a file named after their port, which stays if they are killed."""
+    """Ranks meet and are counted in a file named after their port, which stays if they are killed."""
 
     def initialize(self, *, world_size, **given):
         from torch.distributed import FileStore
 
         path = os.path.join(tempfile.gettempdir(), f"fairccl-{os.environ['MASTER_PORT']}")
-        super().initialize(world_size=world_size, **{**given, "store": FileStore(path, world_size)})
+        store = FileStore(path, world_size)
+        if store.add("ranks", 1) > world_size:
+            raise RuntimeError(f"fairccl: more than {world_size} ranks have come")
+        super().initialize(world_size=world_size, **{**given, "store": store})
 
 
 @right.instead_of("torch.distributed.new_group")
