@@ -54,6 +54,8 @@ def killed() -> None:
 def killed_in_a_subgroup() -> None:
     begin()
     pair: Any = dist.new_group([1, 3])
+    if RANK in (1, LOST):
+        dist.all_reduce(full(1.0), group=pair)  # rank 1 has made the group, then
     if RANK == LOST:
         os.kill(os.getpid(), signal.SIGKILL)
     if RANK == 1:
