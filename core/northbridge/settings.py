@@ -123,12 +123,13 @@ class Settings(pydantic.BaseModel):
             return SettingsError(f"{shown} is not allowed: {first['msg']}", variable=", ".join(blamed))
         field = str(first["loc"][0])
         name, allowed = cls.variable(field), cls.model_fields[field].description
+        text = given[name]
         default = getattr(cls.model_construct(), field)
         if isinstance(default, pydantic.ByteSize):
             default = default.human_readable()
         of_what = f" (default: {default})" if default not in (None, frozenset()) else ""
         return SettingsError(
-            f"{name}={given[name]!r} is not {allowed}. Fix: correct or unset it{of_what}",
+            f"{name}={text!r} is not {allowed}. Fix: correct or unset it{of_what}",
             variable=name,
         )
 

@@ -74,9 +74,10 @@ def visible_modules() -> tuple[int, ...]:
     present = sorted(card.module for card in cards())
     absent = sorted(set(chosen or ()) - set(present))
     if absent:
+        asked, wrong = ",".join(map(str, chosen or ())), ", ".join(map(str, absent))
+        found = ", ".join(map(str, present)) or "none"
         raise northbridge.SettingsError(
-            f"HABANA_VISIBLE_MODULES={','.join(map(str, chosen or ()))!r} names {', '.join(map(str, absent))};"
-            f" found {', '.join(map(str, present)) or 'none'}",
+            f"HABANA_VISIBLE_MODULES={asked!r} names {wrong}; found {found}",
             variable="HABANA_VISIBLE_MODULES",
         )
     return tuple(present) if chosen is None else chosen

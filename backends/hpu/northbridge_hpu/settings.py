@@ -76,8 +76,9 @@ class HPUSettings(northbridge.VendorSettings):
     def reject_module_of_another(self, own: int, modules: tuple[int, ...], alone: bool) -> None:
         """Raise :class:`northbridge.SettingsError` if HLS_MODULE_ID is not in ``modules``, or not this rank's."""
         if self.hls_module_id not in modules or not (alone or self.hls_module_id == own):
+            visible = ",".join(map(str, modules))
             raise northbridge.SettingsError(
-                f"HLS_MODULE_ID={self.hls_module_id} is set, but this rank's card is module {own} of"
-                f" {','.join(map(str, modules))}. Fix: unset it",
+                f"HLS_MODULE_ID={self.hls_module_id} is set, but this rank's card is module {own} of {visible}."
+                " Fix: unset it",
                 variable="HLS_MODULE_ID",
             )

@@ -60,9 +60,9 @@ def check(record: Callable[[str, object], None], figures: Iterable[Figure]) -> N
         record(PROPERTY, each.model_dump())  # plain values: pytest-xdist sends them between processes
     void = [each for each in measured if each.gate > each.bound]
     if void:
+        shown = "; ".join(map(str, void))
         raise VoidError(
-            "two right ways to compute differ by more than the bound on this device, so that nothing is shown: "
-            + "; ".join(map(str, void))
+            f"two right ways to compute differ by more than the bound on this device, so that nothing is shown: {shown}"
         )
     far = [each for each in measured if not each.found <= each.bound < _MOST]
     assert not far, "further from the reference than the bound: " + "; ".join(map(str, far))

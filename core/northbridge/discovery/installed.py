@@ -150,7 +150,8 @@ def reject_disabled(name: str) -> None:
     from northbridge.settings import CoreSettings
 
     if CoreSettings.read().disables(name):
+        backend = describe(name)
         raise BackendDisabledError(
-            f"{describe(name)} is disabled. Fix: remove {name!r} from NORTHBRIDGE_DISABLE",
+            f"{backend} is disabled. Fix: remove {name!r} from NORTHBRIDGE_DISABLE",
             backend=name,
         )

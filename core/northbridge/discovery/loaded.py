@@ -202,8 +202,9 @@ def _warn_of_hidden_hardware(backend: Backend) -> None:
         if module.is_available()
     ]
     if real:
+        lost = " or ".join(real)
         warnings.warn(
-            f"{backend.name!r} is simulated, and this process can no longer train on {' or '.join(real)}: torch serves"
+            f"{backend.name!r} is simulated, and this process can no longer train on {lost}: torch serves"
             " one accelerator per process",
             stacklevel=4,
         )

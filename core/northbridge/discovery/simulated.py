@@ -99,8 +99,9 @@ def reject_unknown_simulation() -> None:
     """Raise :class:`BackendNotFoundError` if ``NORTHBRIDGE_SIMULATE`` names no backend: the run would be a real one."""
     simulated = os.environ.get("NORTHBRIDGE_SIMULATE")
     if simulated and simulated not in names():
+        shown, why = shorten(simulated), say_not_installed(simulated)
         raise BackendNotFoundError(
-            f"NORTHBRIDGE_SIMULATE={shorten(simulated)}: {say_not_installed(simulated)}",
+            f"NORTHBRIDGE_SIMULATE={shown}: {why}",
             backend=simulated,
         )
 
@@ -139,8 +140,9 @@ def _get(name: str) -> Simulation:
 def _reject_beside_the_real(name: str, module: str) -> None:
     found = find_spec(module)
     if found is not None:
+        place = found.origin or "a folder"
         raise SimulationError(
-            f"NORTHBRIDGE_SIMULATE={name}, but the real {module!r} is installed ({found.origin or 'a folder'})."
+            f"NORTHBRIDGE_SIMULATE={name}, but the real {module!r} is installed ({place})."
             f" Fix: unset it, or uninstall {module!r}",
             backend=name,
         )

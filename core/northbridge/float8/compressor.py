@@ -159,10 +159,10 @@ class Compressor:
             try:
                 self._call("convert", module, {**settings, "mode": "QUANTIZE"})
             except (KeyError, NotImplementedError, TypeError, ValueError) as error:
-                method = settings.get("scale_method", "maxabs_hw")
+                method, kind = settings.get("scale_method", "maxabs_hw"), type(error).__name__
                 raise UnsupportedError(
                     f"{DISTRIBUTION} cannot quantize on {self.chip!r} with scale_method={method!r}"
-                    f" ({type(error).__name__}: {error}). Fix: scale_method='maxabs_pow2'",
+                    f" ({kind}: {error}). Fix: scale_method='maxabs_pow2'",
                     capability="float8",
                 ) from error
         for layer in converted_layers(module):

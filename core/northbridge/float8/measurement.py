@@ -50,23 +50,23 @@ class Measurement(pydantic.BaseModel):
 
     def check(self, prefix: Path, files: Sequence[Path]) -> None:
         """Raise :class:`ArgumentValueError` unless ``files`` are a finished measurement of this very rank and model."""
-        path = self.path(prefix)
+        path, folder = self.path(prefix), prefix.parent
         if not path.is_file():
-            raise ArgumentValueError(f"{prefix.parent} {self._what_is_there(prefix)}")
+            raise ArgumentValueError(f"{folder} {self._what_is_there(prefix)}")
         try:
             found = Measurement.model_validate_json(path.read_text())
         except (ValueError, OSError) as error:
             raise ArgumentValueError(f"{path} is not a record of Northbridge: {error}. Fix: {_AGAIN}") from error
+        name = path.name
         if not found.finished:
-            raise ArgumentValueError(f"{path.name} in {prefix.parent} is of a run that did not finish. Fix: {_AGAIN}")
+            raise ArgumentValueError(f"{name} in {folder} is of a run that did not finish. Fix: {_AGAIN}")
         for what, theirs, ours in self._differences(found):
             raise ArgumentValueError(
-                f"{path.name} in {prefix.parent} was measured with {what} {theirs}, and this run has {ours}."
-                f" Fix: {_AGAIN}"
+                f"{name} in {folder} was measured with {what} {theirs}, and this run has {ours}. Fix: {_AGAIN}"
             )
         missing = ", ".join(each.name for each in files if not each.is_file())
         if missing:
-            raise ArgumentValueError(f"{prefix.parent} has {path.name}, but not {missing}. Fix: {_AGAIN}")
+            raise ArgumentValueError(f"{folder} has {name}, but not {missing}. Fix: {_AGAIN}")
 
     def _differences(self, found: Measurement) -> list[tuple[str, str, str]]:
         pairs = [

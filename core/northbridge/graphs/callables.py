@@ -38,7 +38,8 @@ class GraphedCallable:
         backend: Backend | None = None,
     ) -> None:
         if not callable(function):
-            raise ArgumentsError(f"a {type(function).__name__} cannot be called. Fix: pass a function or a module")
+            kind = type(function).__name__
+            raise ArgumentsError(f"a {kind} cannot be called. Fix: pass a function or a module")
         if max_graphs < 1:
             raise ArgumentsError(f"max_graphs={max_graphs} is not 1 or more")
         if beyond not in ("warn", "error"):
@@ -109,7 +110,6 @@ def graphing_backend(backend: Backend | None = None) -> Backend:
         )
     claim = backend.present_capabilities().graphs
     if claim.denied:
-        raise UnsupportedError(
-            f"{backend.name!r} cannot capture graphs: {claim.reason}. Fix: run without graphs", capability="graphs"
-        )
+        name, why = backend.name, claim.reason
+        raise UnsupportedError(f"{name!r} cannot capture graphs: {why}. Fix: run without graphs", capability="graphs")
     return backend

@@ -97,10 +97,8 @@ def failure(log: Path) -> BuildError:
     complaints = [line for line in lines if _COMPLAINT.search(line)]
     first = [*complaints, *reversed(lines), "the compiler said nothing"][0]
     cures = [cure for sign, cure in _CURES if re.search(sign, text)]
-    return BuildError(
-        f"compiling the simulated chip failed: {first[:_LONGEST]}."
-        f" Fix: {cures[0] if cures else 'another compiler (CXX=clang++)'}; see {log}"
-    )
+    cure = cures[0] if cures else "another compiler (CXX=clang++)"
+    return BuildError(f"compiling the simulated chip failed: {first[:_LONGEST]}. Fix: {cure}; see {log}")
 
 
 @contextmanager

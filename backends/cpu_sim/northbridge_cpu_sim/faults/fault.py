@@ -98,7 +98,8 @@ def _explained(error: pydantic.ValidationError) -> FaultError:
     if first["type"] == "missing":
         return FaultError(f"a fault needs a kind: {', '.join(get_args(Kind))}")
     if name in ("kind", "0"):  # by name, or as the first argument
-        return FaultError(f"unknown kind {first['input']!r}: {_hint(first['input'], get_args(Kind))}")
+        kind, hint = first["input"], _hint(first["input"], get_args(Kind))
+        return FaultError(f"unknown kind {kind!r}: {hint}")
     if name not in _DEFAULTS:
         return FaultError(f"a fault has no {name!r}: {_hint(name, tuple(_DEFAULTS))}")
     own = first.get("ctx", {}).get("error")  # from our own validator

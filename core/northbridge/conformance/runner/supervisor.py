@@ -92,7 +92,8 @@ def watch(
             if worker.finished:
                 return course
             if len(course.ended) == done:
-                raise SuiteError(f"pytest {describe_exit(worker.code)} before any test: {worker.last_words}")
+                ended = describe_exit(worker.code)
+                raise SuiteError(f"pytest {ended} before any test: {worker.last_words}")
 
 
 def plan(folder: Path, backend: str, levels: tuple[str, ...]) -> dict[str, Planned]:
@@ -102,7 +103,8 @@ def plan(folder: Path, backend: str, levels: tuple[str, ...]) -> dict[str, Plann
     worker = _Worker(folder, 0, (), os.environ, collect_only=True)
     worker.follow(course, lambda _course, _test: None, LIMIT_S)
     if worker.code not in (0, 5):
-        raise SuiteError(f"pytest {describe_exit(worker.code)} while collecting: {worker.last_words}")
+        ended = describe_exit(worker.code)
+        raise SuiteError(f"pytest {ended} while collecting: {worker.last_words}")
     return course.planned
 
 

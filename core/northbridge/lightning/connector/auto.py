@@ -30,9 +30,8 @@ def choose_auto(lightnings_choice: Callable[[], str]) -> str:
         return choice
     present = _backends_with_hardware()
     if len(present) > 1:
-        raise AmbiguousAcceleratorError(
-            f"accelerator='auto' found {' and '.join(present)}. Fix: accelerator={present[0]!r}"
-        )
+        found, one = " and ".join(present), present[0]
+        raise AmbiguousAcceleratorError(f"accelerator='auto' found {found}. Fix: accelerator={one!r}")
     if present:
         return _choose(present[0], "its hardware is present, and no other accelerator's")
     note("auto", "chose cpu", "no accelerator's hardware is present")

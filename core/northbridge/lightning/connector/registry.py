@@ -42,9 +42,10 @@ def tell_of_predecessors(namespace: Namespace, name: str) -> None:
         return
     _told.add(name)
     for module in filter(is_installed, read_announced().predecessors_of(name)):
+        package = module.replace("_", "-")
         namespace.fabric_module("utilities.rank_zero").rank_zero_warn(
             f"accelerator={name!r} is served by {describe(name)}; {module!r} is installed too, and is not used:"
-            f" pip uninstall {module.replace('_', '-')}"
+            f" pip uninstall {package}"
         )
 
 

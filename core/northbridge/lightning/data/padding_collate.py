@@ -48,7 +48,8 @@ class PaddingCollate:
         if value is None:
             return default_collate(list(samples))
         if isinstance(value, (Mapping, Sequence)):
-            raise ArgumentsError(f"PaddingCollate(value={self.value!r}): a sample has a {type(first).__name__} there")
+            kind = type(first).__name__
+            raise ArgumentsError(f"PaddingCollate(value={self.value!r}): a sample has a {kind} there")
         return default_collate(self._padded([_tensor(each) for each in samples], value))
 
     def _padded(self, samples: list[Any], value: float) -> list[Any]:

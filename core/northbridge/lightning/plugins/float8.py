@@ -25,8 +25,9 @@ def reject_float8(backend: Backend, asked: str) -> None:
     """Raise :class:`UnsupportedError` if the chip denies float8; ``asked`` is the argument that asks for it."""
     claim = backend.present_capabilities().float8
     if claim.denied:
+        name, why = backend.name, claim.reason
         raise UnsupportedError(
-            f"{asked}: {backend.name!r} has no float8: {claim.reason}. Fix: precision='bf16-mixed'",
+            f"{asked}: {name!r} has no float8: {why}. Fix: precision='bf16-mixed'",
             capability="float8",
         )
 
@@ -114,9 +115,9 @@ class Float8Precision:
     def _log(self, name: str, engine: Float8Engine, module: torch.nn.Module, kept: dict[str, str]) -> None:
         rank_zero: Any = self.namespace.fabric_module("utilities.rank_zero")
         count = sum(engine.is_converted(each) for each in module.modules())
+        layers = "linear layers" if count != 1 else "linear layer"
         rank_zero.rank_zero_info(
-            f"Training {count} linear layer{'s' if count != 1 else ''} in float8 with {name}"
-            + (f"; not in float8: {_list(kept)}" if kept else "")
+            f"Training {count} {layers} in float8 with {name}" + (f"; not in float8: {_list(kept)}" if kept else "")
         )
         if engine.emulates or getattr(self._read, "emulate", False):
             rank_zero.rank_zero_warn(

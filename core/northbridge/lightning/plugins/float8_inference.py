@@ -64,7 +64,8 @@ class Float8Inference:
         self._prefix = (self.folder / (Path(dumped).name if dumped else "measure")).absolute()  # the library's own word
         word = str(self.config.get("hp_dtype", "BF16")).upper()
         if word not in _DTYPES:
-            raise ArgumentsError(f"Float8Inference: hp_dtype={word!r} is not one of {', '.join(_DTYPES)}")
+            known = ", ".join(_DTYPES)
+            raise ArgumentsError(f"Float8Inference: hp_dtype={word!r} is not one of {known}")
         self._dtype: torch.dtype = getattr(torch, _DTYPES[word])
         self.backend: Backend | None = None
         self._measuring: _Measuring | None = None
@@ -116,9 +117,9 @@ class Float8Inference:
 
     def _finish(self, measuring: _Measuring) -> None:
         if not measuring.library.finish(measuring.module):
+            name = type(measuring.module).__name__
             raise ArgumentsError(
-                f"Float8Inference('measure'): no layer of {type(measuring.module).__name__} has computed a batch. Fix:"
-                " a run of one batch or more"
+                f"Float8Inference('measure'): no layer of {name} has computed a batch. Fix: a run of one batch or more"
             )
         measuring.record.write(self._prefix, finished=True)
         self._log(f"Wrote the measurements of {_count(measuring.module)} to {self.folder}")
@@ -226,8 +227,9 @@ def read_config(config: Any) -> dict[str, Any]:
     elif hasattr(config, "to_dict"):
         config = config.to_dict()
     if not isinstance(config, Mapping):
+        kind = type(config).__name__
         raise ArgumentsError(
-            f"Float8Inference(config=…) is {type(config).__name__}, not a configuration. Fix: a dict, the path of a"
+            f"Float8Inference(config=…) is {kind}, not a configuration. Fix: a dict, the path of a"
             " JSON file with one, or an FP8Config"
         )
     return copy.deepcopy(dict(config))

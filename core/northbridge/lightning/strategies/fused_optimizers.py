@@ -48,8 +48,9 @@ def _reject_sharded(backend: Backend, optimizer: Optimizer) -> None:
     for torchs, kind in backend.acceleration.fused_optimizers().items():
         parameters = (each for group in optimizer.param_groups for each in group["params"])
         if isinstance(optimizer, kind) and any(hasattr(each, "device_mesh") for each in parameters):  # a DTensor
+            name = type(optimizer).__name__
             raise UnsupportedError(
-                f"{type(optimizer).__name__} takes no sharded parameters: torch cannot spread the vendor's operators."
+                f"{name} takes no sharded parameters: torch cannot spread the vendor's operators."
                 f" Fix: torch.optim.{torchs.__name__}",
                 capability="fused_optimizers",
             )

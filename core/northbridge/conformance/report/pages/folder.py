@@ -34,5 +34,6 @@ def write_page(path: Path, text: str) -> Path:
         with draft_of(path) as draft:
             draft.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ReportError(f"cannot write {path}: {error.strerror or error}. Fix: use another folder") from None
+        why = error.strerror or error
+        raise ReportError(f"cannot write {path}: {why}. Fix: use another folder") from None
     return path
