@@ -71,7 +71,7 @@ class VendorName(ABC, metaclass=_VendorNameType):
     """The backend that the name belongs to; empty in the core's own classes."""
 
     kind: ClassVar[str] = ""
-    """Name of the class that it stands for, in the home of each namespace."""
+    """Name of the class that it stands for, in each of :attr:`homes`."""
 
     positional: ClassVar[tuple[str, ...]] = ()
     """The positional arguments, in order."""
@@ -94,6 +94,9 @@ class VendorName(ABC, metaclass=_VendorNameType):
             passed_on=self.passed_on(),
         )
 
+    homes: ClassVar[frozenset[str]] = frozenset(namespace.home for namespace in NAMESPACES.values())
+    """The modules of the classes that the name stands for."""
+
     @classmethod
     def passed_on(cls) -> Collection[str]:
         """Return the arguments that are accepted by name and passed on."""
@@ -102,8 +105,8 @@ class VendorName(ABC, metaclass=_VendorNameType):
     @classmethod
     def stands_for(cls, base: type) -> bool:
         """Return True if ``base`` is the class that the name stands for in this process; False for a user's class."""
-        own = base.__name__ == cls.kind and base.__module__ in _HOMES
-        return is_vendors(cls) and runs_on(cls.backend_name) and own
+        own = base.__name__ == cls.kind and base.__module__ in cls.homes
+        return is_vendors(cls) and _runs_on(cls.backend_name) and own
 
     def make_draft(self, namespace: Namespace) -> Any:
         """Make the object of ``namespace`` that answers before a Trainer or a Fabric gets this one."""
@@ -152,7 +155,7 @@ class AcceleratorName(AcceleratorQuestions, VendorName):
     @classmethod
     def stands_for(cls, base: type) -> bool:
         named = vars(base).get("backend_name") == cls.backend_name != ""
-        return is_vendors(cls) and named and base.__module__ in _HOMES
+        return is_vendors(cls) and named and base.__module__ in cls.homes
 
     @classmethod
     def get_parallel_devices(cls, devices: int | list[int]) -> list[torch.device]:
@@ -219,10 +222,6 @@ def _unsupported(name: str, backend: str, capability: str, instead: str) -> type
     return type(name, (), {"__new__": reject, "__doc__": f"Refuses to be made; {instead}."})
 
 
-_HOMES = frozenset(namespace.home for namespace in NAMESPACES.values())
-
-
-def runs_on(backend: str) -> bool:
-    """Return True if this process has loaded the chip of this name."""
+def _runs_on(backend: str) -> bool:
     chip = loaded()
     return bool(backend) and chip is not None and chip.name == backend

@@ -11,9 +11,7 @@ from northbridge.discovery.loaded import load
 from northbridge.errors import ArgumentValueError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.plugins.precision import FLOAT8, precision_plugin
-from northbridge.lightning.vendor_names.names import VendorName, is_vendors, runs_on
-
-_HOMES = frozenset(f"{namespace.name}.plugins.precision.precision" for namespace in NAMESPACES.values())
+from northbridge.lightning.vendor_names.names import VendorName
 
 
 class PrecisionName(VendorName):
@@ -24,6 +22,7 @@ class PrecisionName(VendorName):
     """
 
     kind = "Precision"
+    homes = frozenset(f"{namespace.name}.plugins.precision.precision" for namespace in NAMESPACES.values())
     positional: ClassVar[tuple[str, ...]] = ("precision", "device")
 
     words: ClassVar[Mapping[str, str]] = {
@@ -58,11 +57,6 @@ class PrecisionName(VendorName):
     def plugin(self) -> Any | None:
         """Return the plugin of no namespace yet that the name means; None if :attr:`precision` says all."""
         return None
-
-    @classmethod
-    def stands_for(cls, base: type) -> bool:
-        own = base.__name__ == cls.kind and base.__module__ in _HOMES
-        return is_vendors(cls) and runs_on(cls.backend_name) and own
 
     def settle(self, namespace: Namespace) -> Any:
         """Become the plugin of ``namespace``; the chip's software is loaded already."""

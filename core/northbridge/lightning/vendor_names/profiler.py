@@ -7,15 +7,14 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.vendor_names.names import VendorName, is_vendors, runs_on
-
-_HOMES = frozenset(f"{namespace.name}.profilers.pytorch" for namespace in NAMESPACES.values())
+from northbridge.lightning.vendor_names.names import VendorName
 
 
 class ProfilerName(VendorName):
     """A vendor's name for Lightning's PyTorchProfiler, such as ``AcmeProfiler()``, with its arguments and defaults."""
 
     kind = "PyTorchProfiler"
+    homes = frozenset(f"{namespace.name}.profilers.pytorch" for namespace in NAMESPACES.values())
 
     # The order of vendors' profilers, which lack Lightning's emit_nvtx: it is CUDA's.
     positional: ClassVar[tuple[str, ...]] = (
@@ -37,11 +36,6 @@ class ProfilerName(VendorName):
 
         of_lightning = ("table_kwargs", "export_to_flame_graph", "metric")
         return (*of_lightning, *list(inspect.signature(torch.profiler.profile.__init__).parameters)[1:])
-
-    @classmethod
-    def stands_for(cls, base: type) -> bool:
-        own = base.__name__ == cls.kind and base.__module__ in _HOMES
-        return is_vendors(cls) and runs_on(cls.backend_name) and own
 
     def settle(self, namespace: Namespace) -> Any:
         """Become the PyTorchProfiler of ``namespace``. Raises Lightning's error for a bad value."""
