@@ -73,6 +73,9 @@ class VendorName(ABC, metaclass=_VendorNameType):
     kind: ClassVar[str] = ""
     """Name of the class that it stands for, in each of :attr:`homes`."""
 
+    homes: ClassVar[frozenset[str]] = frozenset(namespace.home for namespace in NAMESPACES.values())
+    """The modules of the classes that the name stands for."""
+
     positional: ClassVar[tuple[str, ...]] = ()
     """The positional arguments, in order."""
 
@@ -93,9 +96,6 @@ class VendorName(ABC, metaclass=_VendorNameType):
             without_meaning=self.without_meaning,
             passed_on=self.passed_on(),
         )
-
-    homes: ClassVar[frozenset[str]] = frozenset(namespace.home for namespace in NAMESPACES.values())
-    """The modules of the classes that the name stands for."""
 
     @classmethod
     def passed_on(cls) -> Collection[str]:
