@@ -1,7 +1,8 @@
 """Run the samples of one page, in order, in one process: ``python run_page.py samples.json``.
 
-A rank that Lightning starts runs this file again, as it runs a user's script. Around each sample the first process
-prints a line for the test that reads along.
+A rank that Lightning starts runs this file again, as it runs a user's script, and ends after the sample that started it:
+past it, its files would be written while the first process reads them. Around each sample the first process prints a
+line for the test that reads along.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import sys
 import traceback
 
 RANK_ZERO = "LOCAL_RANK" not in os.environ
+STARTED_BY = "SAMPLE_THAT_STARTED_RANKS"
 
 
 def main() -> None:
     with open(sys.argv[1]) as file:
         samples = json.load(file)
-    for number, (place, line, code) in enumerate(samples):
+    last = len(samples) - 1 if RANK_ZERO else int(os.environ[STARTED_BY])
+    for number, (place, line, code) in enumerate(samples[: last + 1]):
+        if RANK_ZERO:
+            os.environ[STARTED_BY] = str(number)
         _tell(f"sample {number}")
         try:
             # Blank lines in front, so that a traceback names the line of the page.

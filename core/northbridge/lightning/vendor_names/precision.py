@@ -22,7 +22,9 @@ class PrecisionName(VendorName):
     """
 
     kind = "Precision"
-    homes = frozenset(f"{namespace.name}.plugins.precision.precision" for namespace in NAMESPACES.values())
+    homes: ClassVar[frozenset[str]] = frozenset(
+        f"{namespace.name}.plugins.precision.precision" for namespace in NAMESPACES.values()
+    )
     positional: ClassVar[tuple[str, ...]] = ("precision", "device")
 
     words: ClassVar[Mapping[str, str]] = {

@@ -14,7 +14,9 @@ class ProfilerName(VendorName):
     """A vendor's name for Lightning's PyTorchProfiler, such as ``AcmeProfiler()``, with its arguments and defaults."""
 
     kind = "PyTorchProfiler"
-    homes = frozenset(f"{namespace.name}.profilers.pytorch" for namespace in NAMESPACES.values())
+    homes: ClassVar[frozenset[str]] = frozenset(
+        f"{namespace.name}.profilers.pytorch" for namespace in NAMESPACES.values()
+    )
 
     # The order of vendors' profilers, which lack Lightning's emit_nvtx: it is CUDA's.
     positional: ClassVar[tuple[str, ...]] = (
