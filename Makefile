@@ -27,7 +27,7 @@ chips: setup # compile the simulated chips, where they are not in the cache
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@NORTHBRIDGE_SIMULATE=hpu $(RUN)/python -c "import northbridge; northbridge.load('hpu')"
 
-engines: $(ENGINES)/.ready ## put the libraries that compute in float8 into .engines, apart from .venv: 45 MB
+engines: $(ENGINES)/.ready ## put DeepSpeed, Ray, float8 libraries and models into .engines, apart from .venv: 860 MB
 
 conformance: setup chips engines ## prove the three simulated chips up to C3; writes conformance/*/index.html
 	@echo "make conformance: the suite on cpu_sim, hpu and sdaa side by side; about 10 minutes on 2 cores"
@@ -92,7 +92,10 @@ clean: ## remove the environments and what the tools left
 
 $(ENGINES)/.ready: constraints-engines.txt | setup
 	@rm -rf $(ENGINES)
-	@$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --target $(ENGINES) -r constraints-engines.txt
+	@# DeepSpeed's setup asks the installed torch, and compiles its operators on first use.
+	@DS_BUILD_OPS=0 $(RUN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --target $(ENGINES) -r constraints-engines.txt
+	@# Where torchvision's wheel, which is CUDA's, can be found but not imported, Ray, transformers and peft fail.
+	@mkdir $(ENGINES)/vision && mv $(ENGINES)/torchvision* $(ENGINES)/vision
 	@touch $@
 
 setup: $(VENV)/.ready
