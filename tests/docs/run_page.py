@@ -1,8 +1,8 @@
 """Run the samples of one page, in order, in one process: ``python run_page.py samples.json``.
 
-A rank that Lightning starts runs this file again, as it runs a user's script, and ends after the sample that started it:
-past it, its files would be written while the first process reads them. Around each sample the first process prints a
-line for the test that reads along.
+A rank that Lightning starts runs this file again, as it runs a user's script, and ends after the sample that started
+it: past it, it would write files that the first process reads. Around each sample the first process prints a line for
+the test that reads along.
 """
 
 from __future__ import annotations

@@ -39,18 +39,27 @@ class StandIns(MetaPathFinder):
     ) -> ModuleSpec | None:
         top = fullname.partition(".")[0]
         if top not in self.places:
+            if (name := self._first_name(fullname)) and _is_importing():
+                raise NotSimulatedError(self.without(name), backend=self.backend)
             return None
         spec = PathFinder.find_spec(fullname, path)
         if fullname == top:
             return self._stand_in(fullname) if spec is None else None
         if spec is None:
-            # importlib.util.find_spec() asks too, and its answer is None.
-            if sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
+            if _is_importing():
                 raise NotSimulatedError(self.without(fullname), backend=self.backend)
             return None
         if isinstance(spec.loader, SourceFileLoader):
             spec.loader = _PartLoader(fullname, spec.loader.path, self)
         return spec
+
+    def _first_name(self, fullname: str) -> str:
+        """Return the first name of a part of a stand-in that has a second, as ``torch.acme``; else ""."""
+        parent, _, part = fullname.rpartition(".")
+        loader = getattr(getattr(sys.modules.get(parent), "__spec__", None), "loader", None)
+        if isinstance(loader, _PartLoader) and loader.stand_ins is self:
+            return f"{loader.name}.{part}"
+        return ""
 
     def without(self, name: str) -> str:
         """Return the message for a ``name`` that the simulated chip does not have."""
@@ -62,6 +71,11 @@ class StandIns(MetaPathFinder):
         file = where / "__init__.py" if folder else where
         loader = _Loader(fullname, str(file), self)
         return spec_from_file_location(fullname, file, loader=loader, submodule_search_locations=folder)
+
+
+def _is_importing() -> bool:
+    # importlib.util.find_spec() asks too, and its answer is None.
+    return sys._getframe(3).f_code.co_name == "_find_and_load_unlocked"
 
 
 class _PartLoader(SourceFileLoader):

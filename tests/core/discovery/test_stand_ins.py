@@ -120,6 +120,17 @@ def test_absent_attribute_says_that_it_is_not_simulated(stand: Stand, tmp_path: 
     assert not hasattr(inner, "__wrapped__")
 
 
+def test_a_second_name_of_a_stand_in_says_the_first(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand("NAME = 1")
+    monkeypatch.setitem(sys.modules, "second", importlib.import_module("torch_absent"))
+
+    with pytest.raises(northbridge.NotSimulatedError) as caught:
+        importlib.import_module("second.graphs")
+
+    assert str(caught.value) == WITHOUT.format("graphs")
+    assert find_spec("second.graphs") is None
+
+
 def test_a_module_with_a_class_of_its_own_looks_names_up_itself(stand: Stand) -> None:
     stand(
         "import sys, types\n"

@@ -139,6 +139,7 @@ def test_closures_wait_for_a_marker_in_lazy_mode(run: Run) -> None:
         ("from habana_frameworks.torch.core import name", "torch.core.name"),
         ("from habana_frameworks.mediapipe import fn", "mediapipe"),
         ("from torch.hpu import name", "torch.hpu.name"),
+        ("import torch.hpu.name", "torch.hpu.name"),
         ("__import__('importlib').import_module('.name', 'habana_frameworks.torch')", "torch.name"),
     ],
 )
@@ -149,6 +150,18 @@ def test_an_absent_name_is_not_simulated(hpu: ModuleType, line: str, absent: str
     assert str(caught.value) == (f"the simulated Gaudi has no habana_frameworks.{absent}; see docs/simulated-gaudi.md")
     with pytest.raises(AttributeError, match=r"^the simulated Gaudi has no habana_\S+.hpu.empty_cache; see"):
         _ = hpu.empty_cache
+
+
+def test_an_absent_operator_is_not_simulated(hpu: ModuleType) -> None:
+    import torch
+
+    with pytest.raises(AttributeError) as caught:
+        _ = torch.ops.hpu.mixture_of_experts
+
+    assert (
+        str(caught.value) == "the simulated Gaudi has no torch.ops.hpu.mixture_of_experts; see docs/simulated-gaudi.md"
+    )
+    assert not hasattr(torch.ops.hpu, "__wrapped__")
 
 
 def test_int64_support_is_read_when_the_card_is_acquired(run: Run) -> None:

@@ -5,6 +5,7 @@ The card computes each as one kernel. Here each is a loop over torch's operators
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,22 @@ Tensors = Sequence[Tensor]
 
 _libraries: list[Any] = []
 """A library that is collected takes its operators along."""
+
+
+_Namespace: Any = type(torch.ops.hpu)
+
+
+class _Operators(_Namespace):  # type: ignore[misc]  # torch's class is Any
+    """``torch.ops.hpu``, which says of an absent operator that it is not simulated."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__"):
+                raise
+            loader: Any = sys.modules["habana_frameworks"].__loader__
+            raise AttributeError(loader.stand_ins.without(f"torch.ops.hpu.{name}")) from None
 
 
 def register() -> None:
@@ -77,6 +94,8 @@ def register() -> None:
     )
     _define(library, "fused_clip_norm(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor", clip_norm)
     _libraries.append(library)
+    operators: Any = torch.ops.hpu
+    operators.__class__ = _Operators
 
 
 def _define(library: Any, schema: str, function: Callable[..., Any]) -> None:
