@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -30,6 +31,8 @@ class NodeList:
     variable: str
     text: str
     hosts: tuple[str, ...]
+    node_name: str = ""
+    """The name that the scheduler has for this node; empty if it is not known."""
 
     @classmethod
     def read(cls, environ: Mapping[str, str], *, step: bool = False) -> NodeList | None:
@@ -40,9 +43,11 @@ class NodeList:
         """
         if environ.get(PBS_FILE):
             return cls._of_pbs(environ[PBS_FILE])
+        # Only srun's tasks: mpiexec may copy the name of its own node to the others.
+        node_name = environ.get("SLURMD_NODENAME", "") if step else ""
         for variable in (STEP_LIST, *SLURM_LISTS) if step else SLURM_LISTS:
             if environ.get(variable):
-                return cls(variable, environ[variable], expand(environ[variable], variable))
+                return cls(variable, environ[variable], expand(environ[variable], variable), node_name)
         return None
 
     @classmethod
@@ -69,13 +74,13 @@ class NodeList:
 
     def position(self) -> int:
         """Return the index of this host. Raises :class:`ClusterError` if the list does not name it."""
-        here = _short(socket.gethostname())
+        here = {_short(socket.gethostname()), _short(self.node_name)}
         for index, host in enumerate(self.hosts):
-            if _short(host) == here:
+            if _short(host) in here:
                 return index
-        for index, host in enumerate(self.hosts):
-            if _is_here(host):
-                return index
+        found = _find_here(self.hosts)
+        if found is not None:
+            return found
         named = shorten(", ".join(self.hosts))
         raise ClusterError(
             f"{self.quote()} names {named}, not this host, {socket.gethostname()}. Fix: start inside the job, or unset"
@@ -124,20 +129,21 @@ def _short(host: str) -> str:
     return host if name.isdecimal() else name  # an address is not a name with a domain
 
 
-def _is_here(host: str) -> bool:
-    """Return True if ``host`` is a name or an address of this machine."""
-    found: list[bool] = []
+def _find_here(hosts: Sequence[str]) -> int | None:
+    """Return the index of the host whose name or address is one of this machine's."""
+    found: list[int] = []
 
     def look() -> None:
-        try:
-            family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-            with socket.socket(family, socket.SOCK_STREAM) as probe:
-                probe.bind(address)
-            found.append(True)
-        except (OSError, UnicodeError):
-            found.append(False)
+        for index, host in enumerate(hosts):
+            with suppress(OSError, UnicodeError):
+                family, _, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+                with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                    probe.connect(address)  # sends nothing; a machine reaches its own address from that address
+                    if probe.getsockname()[0] == address[0]:
+                        found.append(index)
+                        return
 
-    thread = threading.Thread(target=look, name=f"resolve {host}", daemon=True)  # getaddrinfo has no time limit
+    thread = threading.Thread(target=look, name="resolve the nodes", daemon=True)  # getaddrinfo has no time limit
     thread.start()
     thread.join(_RESOLVE_SECONDS)
-    return found == [True]
+    return found[0] if found else None

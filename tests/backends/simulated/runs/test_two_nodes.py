@@ -30,3 +30,34 @@ class TestTwoNodes:
         for node, job in enumerate(jobs):
             command = f"NODE_RANK={node} NORTHBRIDGE_SIMULATE={sim.name} python train.py devices=2 num_nodes=2"
             sim.page.assert_shown(command, job.said)
+
+
+# Launchers are the core's concern: each of them with one of the chips.
+LAUNCHERS = {"hpu": ("PALS", "MVAPICH", "srun"), "sdaa": ("Open MPI", "PMIx", "Hydra in a job of SLURM")}
+
+
+class TestLaunchers:
+    """A script that sets what each launcher sets, and nothing of MPI or SLURM besides."""
+
+    def test_the_ranks_of_each_launcher_meet(
+        self, sim: SimChip, start: Start, nodes: tuple[Node, Node], documented: list[dict[str, str]]
+    ) -> None:
+        addresses = [node.address for node in nodes]
+        unset = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK")
+        alike = [{name: text for name, text in each.items() if name not in unset} for each in documented]
+        jobs = [
+            start("launchers.py", sim.name, str(index), *addresses, *LAUNCHERS[sim.name], inside=node.inside, **environ)
+            for index, (node, environ) in enumerate(zip(nodes, alike, strict=True))
+        ]
+
+        assert [job.end() for job in jobs] == [0, 0], "\n".join(job.said for job in jobs)
+
+        for launcher in LAUNCHERS[sim.name]:
+            lines = [line for job in jobs for line in job.said.splitlines() if line.startswith(f"{launcher}: ")]
+            environment = "SLURMEnvironment" if launcher == "srun" else "MpiexecEnvironment"
+            assert sorted(line.partition(f", {environment}, ")[0] for line in lines) == [
+                f"{launcher}: rank {rank} of 4, node {rank // 2}, device {rank % 2}" for rank in range(4)
+            ]
+            ends = {line.partition(f", {environment}, ")[2] for line in lines}
+            assert len(ends) == 1  # one meeting point, and one set of weights
+            assert re.match(rf"{addresses[0]}:(16|15)\d\d\d, weights [0-9a-f]+$", ends.pop())

@@ -1,6 +1,7 @@
 """Act as each launcher does on one node of two: start two ranks, with the variables that it sets.
 
-Arguments: the accelerator, this node's number, the addresses of both nodes. None of the launchers is installed.
+Arguments: the accelerator, this node's number, the addresses of both nodes, and the launchers. None of them is
+installed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 from lightning.pytorch import Trainer, seed_everything
 from lightning.pytorch.demos.boring_classes import BoringModel
 
-accelerator, node, *addresses = sys.argv[1:]
+accelerator, node, first, second, *launchers = sys.argv[1:]
+addresses = (first, second)
 NODES, RANKS = 2, 2
 SIZE = NODES * RANKS
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
@@ -88,7 +90,6 @@ def variables(launcher: str, rank: int) -> dict[str, str]:
     if launcher == "PALS":
         return {**pbs("1001"), **pals(rank)}
     if launcher == "Open MPI":
-        # Of two launchers that are nested, PMIx's namespace is that of the inner one.
         return {**pbs("1002[7]"), **world("OMPI", rank), "PMIX_RANK": str(rank)}
     if launcher == "MVAPICH":
         return {**pbs("1003"), **world("MV2", rank)}
@@ -115,18 +116,24 @@ def train(launcher: str) -> None:
     os.write(1, f"{launcher}: {place}, {environment}, {meeting}, weights {digest}\n".encode())
 
 
-for launcher in ("PALS", "Open MPI", "MVAPICH", "PMIx", "Hydra in a job of SLURM", "srun"):
-    ranks = []
-    for local in range(RANKS):
-        child = os.fork()
-        if child == 0:
-            try:
-                os.environ.update(variables(launcher, int(node) * RANKS + local))
-                train(launcher)
-            except BaseException:
+def start(launcher: str, rank: int) -> int:
+    """Fork a process with the variables of a rank, and return its number."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.environ.update(variables(launcher, rank))
+            train(launcher)
+            status = 0
+        finally:
+            if status:
                 traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        ranks.append(child)
-    if any([os.waitpid(child, 0)[1] for child in ranks]):
+            os._exit(status)
+    return child
+
+
+for launcher in launchers:
+    ranks = [start(launcher, int(node) * RANKS + local) for local in range(RANKS)]
+    statuses = [os.waitpid(rank, 0)[1] for rank in ranks]
+    if any(statuses):
         sys.exit(f"{launcher}: a rank failed")
