@@ -60,7 +60,10 @@ def test_a_step_of_slurm_meets_on_its_own_first_node() -> None:
             {"SLURM_JOB_NODELIST": f"n1,{HERE}"},
             f"SLURM_JOB_NODELIST='n1,{HERE}' begins with n1, but rank 0 is on host {HERE}. Fix: {FIX}",
         ),
-        ({"SLURM_JOB_NODELIST": "203.0.113.[1-2]"}, "SLURM_JOB_NODELIST='203.0.113.[1-2]' names 203.0.113.1, 203.0.113.2, not"),
+        (
+            {"SLURM_JOB_NODELIST": "203.0.113.[1-2]"},
+            "SLURM_JOB_NODELIST='203.0.113.[1-2]' names 203.0.113.1, 203.0.113.2, not",
+        ),
     ],
 )
 def test_a_list_on_which_no_rank_would_meet_is_refused(environ: Mapping[str, str], says: str) -> None:

@@ -84,6 +84,6 @@ def test_a_list_without_this_host_is_refused() -> None:
         listed.position()
 
     assert str(caught.value) == (
-        f"SLURM_JOB_NODELIST='203.0.113.[1-2]' names 203.0.113.1, 203.0.113.2, not this host, {HERE}. Fix: start inside the"
-        " job, or unset SLURM_JOB_NODELIST and export MASTER_ADDR"
+        f"SLURM_JOB_NODELIST='203.0.113.[1-2]' names 203.0.113.1, 203.0.113.2, not this host, {HERE}. Fix: start"
+        " inside the job, or unset SLURM_JOB_NODELIST and export MASTER_ADDR"
     )

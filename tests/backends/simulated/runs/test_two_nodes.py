@@ -6,6 +6,7 @@ Where no network can be made, hpu's test_documented_examples.py trains on two no
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tests.backends.simulation.chip import SimChip
 from tests.backends.simulation.runs.fixtures import Start
@@ -33,7 +34,12 @@ class TestTwoNodes:
 
 
 # Launchers are the core's concern: each of them with one of the chips.
+PAGE = Path("docs/multi-node.md").read_text(encoding="utf-8").splitlines()
 LAUNCHERS = {"hpu": ("PALS", "MVAPICH", "srun"), "sdaa": ("Open MPI", "PMIx", "Hydra in a job of SLURM")}
+
+SHOWN = {
+    name: [line for line in PAGE if line.startswith(f"{name}: ")] for names in LAUNCHERS.values() for name in names
+}
 
 
 class TestLaunchers:
@@ -58,6 +64,7 @@ class TestLaunchers:
             assert sorted(line.partition(f", {environment}, ")[0] for line in lines) == [
                 f"{launcher}: rank {rank} of 4, node {rank // 2}, device {rank % 2}" for rank in range(4)
             ]
+            assert not SHOWN[launcher] or all(line.partition(", weights")[0] in SHOWN[launcher] for line in lines)
             ends = {line.partition(f", {environment}, ")[2] for line in lines}
             assert len(ends) == 1  # one meeting point, and one set of weights
             assert re.match(rf"{addresses[0]}:(16|15)\d\d\d, weights [0-9a-f]+$", ends.pop())
