@@ -66,7 +66,7 @@ tests/core/launch/ fast
     full test_group_end.py test_parent_watch.py
 tests/core/lightning/ standard
     fast accelerators/test_device_indices.py plugins/test_containers.py plugins/test_torch_load.py
-    full test_clusters.py test_faults.py test_lazy_device.py test_notebooks.py test_planned_faults.py
+    full test_clusters.py test_elastic.py test_faults.py test_lazy_device.py test_notebooks.py test_planned_faults.py
     full test_preempted_jobs.py test_restarts.py test_sharded_checkpoints.py corrections/test_fabric_run.py
     full launchers/test_dead_ranks.py vendor_names/test_entry_points.py
     full connector/test_auto.py::test_no_plugin_can_hurt_the_process
@@ -87,6 +87,7 @@ tests/backends/sdaa/ standard
     full runs/ test_conformance.py test_lightning_teco.py test_precision.py test_random.py
 tests/backends/simulated/ full
     standard runs/test_page.py runs/test_two_nodes.py test_contract.py test_exports.py
+    full runs/test_two_nodes.py::TestLaunchers
     standard runs/test_doctor.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[eager]
     standard runs/test_doctor.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[ren
 tests/backends/simulation/ fast

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from northbridge.errors import ClusterError
 from northbridge.launch.environment import CURES, MARKS, RANK_FIELDS, START_COMMANDS, VARIABLES, LaunchEnvironment, Run
+from northbridge.launch.mpiexec import starts_ranks
 
 RESOLVE_SECONDS = 20.0
 """Time limit for resolving the master's name: getaddrinfo itself has no limit."""
@@ -63,6 +64,7 @@ def check_variables(environ: Mapping[str, str]) -> None:
     :class:`ClusterError`, warns with :class:`ClusterWarning`.
     """
     found = LaunchEnvironment.of_unknown_run(environ)
+    starts_ranks(environ)
     _reject_wrong_port(found)
     values = found.values
     if values.rank is not None and values.world_size is not None and not 0 <= values.rank < values.world_size:

@@ -1,7 +1,7 @@
 """A launcher's variables in the environment of one process, and messages about them.
 
-Lightning's own launcher, torchrun, SLURM and LSF each set different variables. MPI sets no variable that Lightning
-reads. A user's own cluster environment may read any variable.
+Lightning's own launcher, torchrun, SLURM and LSF each set different variables; ``mpiexec.py`` has those of MPI. A
+user's own cluster environment may read any variable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from northbridge.untrusted.text import shorten
 Launcher = Literal["lightning", "torchrun", "slurm", "lsf", "mpi", "user"]
 
 RANK_FIELDS = ("node_rank", "local_rank", "rank", "world_size")
-# The variables that Lightning's cluster environments read. MPI needs none, a user's own may read any.
+# The variables that Lightning's cluster environments read. A user's own may read any.
 VARIABLES: dict[Launcher, tuple[str, ...]] = {
     "lightning": ("NODE_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE"),
     "torchrun": ("GROUP_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE"),

@@ -13,6 +13,7 @@ from northbridge.lightning.launchers.multiprocessing import _MultiProcessingLaun
 from northbridge.lightning.launchers.subprocess_script import _SubprocessScriptLauncherMixin
 from northbridge.lightning.namespaces import Classes, Namespace
 from northbridge.lightning.plugins.checkpoint_io import _CheckpointIOMixin
+from northbridge.lightning.plugins.environments.mpiexec import _MpiexecEnvironmentMixin
 from northbridge.lightning.plugins.float8 import Float8Precision
 from northbridge.lightning.plugins.float8_inference import Float8Inference
 from northbridge.lightning.plugins.layer_sync import _LayerSyncMixin
@@ -60,6 +61,13 @@ COMBINATIONS = (
     Combination("float8_precision", "Float8Precision", "plugins", "Precision", (Float8Precision,)),
     Combination("float8_inference", "Float8Inference", "plugins", "Precision", (Float8Inference,)),
     Combination("checkpoint_io", "CheckpointIO", "plugins", "TorchCheckpointIO", (_CheckpointIOMixin,)),
+    Combination(
+        "mpiexec_environment",
+        "MpiexecEnvironment",
+        "plugins.environments",
+        "ClusterEnvironment",
+        (_MpiexecEnvironmentMixin,),
+    ),
     Combination(
         "script_launcher",
         "SubprocessScriptLauncher",

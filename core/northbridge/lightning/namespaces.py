@@ -120,6 +120,7 @@ class Classes:
     weights_agreement: Any
     float8_precision: Any
     float8_inference: Any
+    mpiexec_environment: Any
     layer_sync: Any = None
     """None for a Fabric."""
 

@@ -14,6 +14,7 @@ ModelParallelStrategy = _ours.model_parallel
 CheckpointIO = _ours.checkpoint_io
 Float8Precision = _ours.float8_precision
 Float8Inference = _ours.float8_inference
+MpiexecEnvironment = _ours.mpiexec_environment
 LayerSync = _ours.layer_sync
 MultiProcessingLauncher = _ours.launcher
 SubprocessScriptLauncher = _ours.script_launcher

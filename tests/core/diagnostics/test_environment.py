@@ -53,6 +53,12 @@ def test_a_wrong_variable_of_the_cores_is_an_error() -> None:
         examine_environment({"NORTHBRIDGE_DETECT_TIMEOUT": "soon"}, [])
 
 
+def test_launchers_that_contradict_each_other_are_wrong() -> None:
+    told = reasons(PMI_RANK="1", PMI_SIZE="4", OMPI_COMM_WORLD_RANK="3")
+
+    assert told["PMI_RANK"].startswith("PMI_RANK='1' contradicts OMPI_COMM_WORLD_RANK='3' on host ")
+
+
 def test_variables_of_a_run_that_can_be_right_are_right(free_port: str) -> None:
     environ = {"MASTER_ADDR": "192.0.2.1", "MASTER_PORT": free_port, "NODE_RANK": "0", "WORLD_SIZE": "16"}
 

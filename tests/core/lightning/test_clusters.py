@@ -28,15 +28,15 @@ os.write(1, f"{where} by {started} {weights}\\n".encode())
 """
 
 MPI4PY = '''
-"""Stands in for mpi4py: what Lightning asks of it, answered from the variables that Open MPI sets."""
+"""Stands in for mpi4py: what Lightning asks of it, where no variable of a launcher is set."""
 import os, socket, sys
 
 class Comm:
     def Get_size(self):
-        return int(os.environ["OMPI_COMM_WORLD_SIZE"])
+        return 2
 
     def Get_rank(self):
-        return int(os.environ["OMPI_COMM_WORLD_RANK"])
+        return int(os.environ["RANK_OF_TEST"])
 
     def bcast(self, value, root=0):
         if isinstance(value, int):
@@ -71,12 +71,12 @@ def slurm(rank: int) -> dict[str, str]:
     }
 
 
-def mpi(rank: int) -> dict[str, str]:
-    return {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_RANK": str(rank)}
+def mpi4py(rank: int) -> dict[str, str]:
+    return {"RANK_OF_TEST": str(rank)}
 
 
 @pytest.mark.parametrize(
-    ("variables", "environment"), [(slurm, "SLURMEnvironment"), (mpi, "MPIEnvironment")], ids=["SLURM", "MPI"]
+    ("variables", "environment"), [(slurm, "SLURMEnvironment"), (mpi4py, "MPIEnvironment")], ids=["SLURM", "MPI"]
 )
 def test_ranks_of_a_cluster_meet(tmp_path: Path, variables: Callable[[int], dict[str, str]], environment: str) -> None:
     (tmp_path / "train.py").write_text(USER)

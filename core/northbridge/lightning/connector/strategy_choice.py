@@ -85,11 +85,29 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
 
 
 def _is_slurms(namespace: Namespace, plugins: Any) -> bool:
-    """Return True if Lightning would detect SLURM for this process, and the user names no cluster environment."""
+    """Return True if SLURM would be detected for this process, and the user names no cluster environment."""
     environments: Any = namespace.fabric_module("plugins.environments")
     given = plugins if isinstance(plugins, (list, tuple)) else [plugins]
     own = any(isinstance(each, environments.ClusterEnvironment) for each in given)
-    return not own and bool(environments.SLURMEnvironment.detect())
+    return not own and bool(environments.SLURMEnvironment.detect()) and not _is_mpiexecs(namespace)
+
+
+def _is_mpiexecs(namespace: Namespace) -> bool:
+    # torchrun comes first, because mpiexec may start its agents. jsrun sets the variables of Open MPI itself.
+    environments: Any = namespace.fabric_module("plugins.environments")
+    if environments.TorchElasticEnvironment.detect() or environments.LSFEnvironment.detect():
+        return False
+    return bool(classes(namespace).mpiexec_environment.detect())
+
+
+def choose_environment(namespace: Namespace, connector: Any) -> Any | None:
+    """Build our cluster environment if mpiexec has started this process; None if Lightning's choice is right.
+
+    It comes before Lightning's MPIEnvironment, which needs mpi4py and starts MPI, and which ``plugins=`` can name.
+    """
+    if connector._cluster_environment_flag is not None or not _is_mpiexecs(namespace):
+        return None
+    return classes(namespace).mpiexec_environment()
 
 
 def _backend_of_strategy(strategy: str) -> str | None:

@@ -54,6 +54,11 @@ def settle_devices(namespace: Namespace, original: Original, self: Any) -> None:
         devices.settle_devices(namespace, self, asked)
 
 
+def choose_environment(namespace: Namespace, original: Original, self: Any) -> Any:
+    ours = decide.choose_environment(namespace, self) if is_ours(self.accelerator) else None
+    return original(self) if ours is None else ours
+
+
 def choose_strategy(namespace: Namespace, original: Original, self: Any) -> Any:
     return decide.choose_strategy(namespace, self) if is_ours(self.accelerator) else original(self)
 

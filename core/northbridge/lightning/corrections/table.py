@@ -81,6 +81,12 @@ CORRECTIONS = (
         replacements.settle_devices,
     ),
     Correction(
+        "_choose_and_init_cluster_environment",
+        ("self",),
+        "asks mpi4py for the ranks of mpiexec, and takes a job of SLURM for ranks that srun starts",
+        replacements.choose_environment,
+    ),
+    Correction(
         "_choose_strategy",
         ("self",),
         "gives every accelerator it does not know SingleDeviceStrategy('cpu'), or refuses it",

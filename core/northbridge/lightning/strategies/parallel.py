@@ -10,6 +10,7 @@ from northbridge.launch import process_group
 from northbridge.launch.cluster import check_environment, check_numbers, explain_connection_failure
 from northbridge.launch.environment import Launcher, Run
 from northbridge.launch.group_end import leave_at_the_end, note_failure
+from northbridge.launch.meeting_point import find_address
 from northbridge.launch.parent_watch import end_with_launcher
 from northbridge.lightning.accelerators.accelerator import LARGEST_SEED, seed_of_environment
 from northbridge.lightning.launchers.dead_ranks import name_dead_ranks
@@ -28,6 +29,7 @@ _LAUNCHERS: dict[str, Launcher] = {
     "SLURMEnvironment": "slurm",
     "LSFEnvironment": "lsf",
     "MPIEnvironment": "mpi",
+    "MpiexecEnvironment": "mpi",
 }
 
 
@@ -85,12 +87,17 @@ class _ParallelMixin(_ChipMixin):
 
     def set_world_ranks(self) -> None:
         """Set a Trainer's ranks. Raises :class:`ClusterError` if the environment's numbers contradict each other."""
-        check_numbers(self._run("launch"))
+        self._check_numbers()
         super().set_world_ranks()
 
     def _set_world_ranks(self) -> None:
-        check_numbers(self._run("launch"))
+        self._check_numbers()
         super()._set_world_ranks()
+
+    def _check_numbers(self) -> None:
+        check_numbers(self._run("launch"))
+        if isinstance(self.cluster_environment, self.siblings.mpiexec_environment):
+            self.cluster_environment.validate_settings(self.num_processes, self.num_nodes)
 
     def setup_distributed(self) -> None:
         """Set up a Trainer's ranks: numbers, seed, process group."""
@@ -120,6 +127,8 @@ class _ParallelMixin(_ChipMixin):
         run = self._run("rank")
         if run.launcher == "lightning":
             check_environment(run)
+        if run.launcher == "slurm":  # Lightning reads one of SLURM's lists, and not every form of it
+            os.environ["MASTER_ADDR"] = find_address(os.environ, rank=self.global_rank, nodes=run.nodes, srun=True)
         os.environ["MASTER_ADDR"] = self.cluster_environment.main_address
         os.environ["MASTER_PORT"] = str(self.cluster_environment.main_port)
         if run.launcher != "lightning":

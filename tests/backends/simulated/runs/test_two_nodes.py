@@ -6,6 +6,7 @@ Where no network can be made, hpu's test_documented_examples.py trains on two no
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tests.backends.simulation.chip import SimChip
 from tests.backends.simulation.runs.fixtures import Start
@@ -30,3 +31,40 @@ class TestTwoNodes:
         for node, job in enumerate(jobs):
             command = f"NODE_RANK={node} NORTHBRIDGE_SIMULATE={sim.name} python train.py devices=2 num_nodes=2"
             sim.page.assert_shown(command, job.said)
+
+
+# Launchers are the core's concern: each of them with one of the chips.
+PAGE = Path("docs/multi-node.md").read_text(encoding="utf-8").splitlines()
+LAUNCHERS = {"hpu": ("PALS", "MVAPICH", "srun"), "sdaa": ("Open MPI", "PMIx", "Hydra in a job of SLURM")}
+
+SHOWN = {
+    name: [line for line in PAGE if line.startswith(f"{name}: ")] for names in LAUNCHERS.values() for name in names
+}
+
+
+class TestLaunchers:
+    """A script that sets what each launcher sets, and nothing of MPI or SLURM besides."""
+
+    def test_the_ranks_of_each_launcher_meet(
+        self, sim: SimChip, start: Start, nodes: tuple[Node, Node], documented: list[dict[str, str]]
+    ) -> None:
+        addresses = [node.address for node in nodes]
+        unset = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK")
+        alike = [{name: text for name, text in each.items() if name not in unset} for each in documented]
+        jobs = [
+            start("launchers.py", sim.name, str(index), *addresses, *LAUNCHERS[sim.name], inside=node.inside, **environ)
+            for index, (node, environ) in enumerate(zip(nodes, alike, strict=True))
+        ]
+
+        assert [job.end() for job in jobs] == [0, 0], "\n".join(job.said for job in jobs)
+
+        for launcher in LAUNCHERS[sim.name]:
+            lines = [line for job in jobs for line in job.said.splitlines() if line.startswith(f"{launcher}: ")]
+            environment = "SLURMEnvironment" if launcher == "srun" else "MpiexecEnvironment"
+            assert sorted(line.partition(f", {environment}, ")[0] for line in lines) == [
+                f"{launcher}: rank {rank} of 4, node {rank // 2}, device {rank % 2}" for rank in range(4)
+            ]
+            assert not SHOWN[launcher] or all(line.partition(", weights")[0] in SHOWN[launcher] for line in lines)
+            ends = {line.partition(f", {environment}, ")[2] for line in lines}
+            assert len(ends) == 1  # one meeting point, and one set of weights
+            assert re.match(rf"{addresses[0]}:(16|15)\d\d\d, weights [0-9a-f]+$", ends.pop())

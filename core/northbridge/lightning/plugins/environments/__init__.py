@@ -1,0 +1,1 @@
+"""Cluster environments: how Lightning learns which rank a process is."""
