@@ -121,7 +121,7 @@ class Compressor:
 
     def measure(self, module: torch.nn.Module, settings: Mapping[str, Any], device: torch.device) -> None:
         """Let the layers of ``module`` measure the largest values of their tensors on ``device``."""
-        with self._on_the_librarys_device(module):
+        with self.on_its_device(module):
             self._call("prepare", module, {**settings, "mode": "MEASURE"})
         for layer in converted_layers(module):
             extra: Any = layer._mod_extra_config
@@ -155,7 +155,7 @@ class Compressor:
 
         Raises :class:`UnsupportedError` if the library does not offer the scale method on this chip.
         """
-        with self._on_the_librarys_device(module):
+        with self.on_its_device(module):
             try:
                 self._call("convert", module, {**settings, "mode": "QUANTIZE"})
             except (KeyError, NotImplementedError, TypeError, ValueError) as error:
@@ -166,7 +166,7 @@ class Compressor:
                     capability="float8",
                 ) from error
         for layer in converted_layers(module):
-            layer.register_load_state_dict_pre_hook(_reject_other_weights)  # type: ignore[no-untyped-call]
+            layer.register_load_state_dict_pre_hook(reject_other_weights)  # type: ignore[no-untyped-call]
 
     def files(self, settings: Mapping[str, Any]) -> tuple[Path, ...]:
         """Return the files that this rank's measurements are read from."""
@@ -186,7 +186,7 @@ class Compressor:
             getattr(quantization, step)(module, config)
 
     @contextmanager
-    def _on_the_librarys_device(self, module: torch.nn.Module) -> Iterator[None]:
+    def on_its_device(self, module: torch.nn.Module) -> Iterator[None]:
         """Hold ``module`` on the CPU where the library takes a chip that it does not know for the CPU."""
         device = next((each.device for each in module.parameters()), None)
         if self.native or device is None or device.type == "cpu":
@@ -220,7 +220,7 @@ def _reject_unknown(what: str, word: str, known: list[str]) -> None:
     raise ArgumentsError(f"Float8Inference(config=…): {DISTRIBUTION} does not know {what} {word!r}{hint}")
 
 
-def _reject_other_weights(module: torch.nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+def reject_other_weights(module: torch.nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
     """Raise if a checkpoint's weight is not quantized: its numbers, without its scales, would be others."""
     own, given = getattr(module, "weight", None), state.get(f"{prefix}weight")
     if own is not None and given is not None and own.dtype != given.dtype:

@@ -11,8 +11,6 @@ import pydantic
 
 from northbridge.errors import ArgumentValueError
 
-_AGAIN = "measure again with stage='measure'"
-
 
 class Measurement(pydantic.BaseModel):
     """What one rank has measured, and where."""
@@ -35,6 +33,9 @@ class Measurement(pydantic.BaseModel):
 
     finished: bool = False
 
+    done: ClassVar[str] = "measured"
+    again: ClassVar[str] = "measure again with stage='measure'"
+
     def path(self, prefix: Path) -> Path:
         """Return the record's file, beside measurements whose files begin with ``prefix``.
 
@@ -54,19 +55,19 @@ class Measurement(pydantic.BaseModel):
         if not path.is_file():
             raise ArgumentValueError(f"{folder} {self._what_is_there(prefix)}")
         try:
-            found = Measurement.model_validate_json(path.read_text())
+            found = type(self).model_validate_json(path.read_text())
         except (ValueError, OSError) as error:
-            raise ArgumentValueError(f"{path} is not a record of Northbridge: {error}. Fix: {_AGAIN}") from error
+            raise ArgumentValueError(f"{path} is not a record of Northbridge: {error}. Fix: {self.again}") from error
         name = path.name
         if not found.finished:
-            raise ArgumentValueError(f"{name} in {folder} is of a run that did not finish. Fix: {_AGAIN}")
+            raise ArgumentValueError(f"{name} in {folder} is of a run that did not finish. Fix: {self.again}")
         for what, theirs, ours in self._differences(found):
             raise ArgumentValueError(
-                f"{name} in {folder} was measured with {what} {theirs}, and this run has {ours}. Fix: {_AGAIN}"
+                f"{name} in {folder} was {self.done} with {what} {theirs}, and this run has {ours}. Fix: {self.again}"
             )
         missing = ", ".join(each.name for each in files if not each.is_file())
         if missing:
-            raise ArgumentValueError(f"{folder} has {name}, but not {missing}. Fix: {_AGAIN}")
+            raise ArgumentValueError(f"{folder} has {name}, but not {missing}. Fix: {self.again}")
 
     def _differences(self, found: Measurement) -> list[tuple[str, str, str]]:
         pairs = [
@@ -89,6 +90,6 @@ class Measurement(pydantic.BaseModel):
             known = f"has {there[0]}, but no record of its chip and ranks" if there else "has no measurement"
             return f"{known}. Fix: measure with stage='measure' first"
         if self.world_size in sizes:
-            return f"has no measurement of rank {self.rank} of {self.world_size}. Fix: {_AGAIN}"
+            return f"has no measurement of rank {self.rank} of {self.world_size}. Fix: {self.again}"
         by = " and ".join(f"{size} rank{'s' if size > 1 else ''}" for size in sizes)
-        return f"was measured by {by}, and this run has {self.world_size}. Fix: devices={sizes[0]}, or {_AGAIN}"
+        return f"was measured by {by}, and this run has {self.world_size}. Fix: devices={sizes[0]}, or {self.again}"

@@ -99,6 +99,7 @@ from northbridge_hpu import HPUPrecisionPlugin
 
 NAME = sys.argv[1]
 ROWS = torch.randn(32, 32, generator=torch.Generator().manual_seed(3))
+WORDS = torch.randint(32, (8, 8), generator=torch.Generator().manual_seed(3))
 QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
 
 class Module(pl.LightningModule):
@@ -109,9 +110,19 @@ class Module(pl.LightningModule):
     def predict_step(self, batch, index):
         return self.net(batch)
 
-def run(plugin, model, **arguments):
+class Llama(pl.LightningModule):
+    def __init__(self, seed):
+        super().__init__()
+        import transformers
+        torch.manual_seed(seed)
+        small = {"vocab_size": 32, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2}
+        self.net = transformers.LlamaForCausalLM(transformers.LlamaConfig(**small, num_hidden_layers=1))
+    def predict_step(self, batch, index):
+        return self.net(batch).logits
+
+def run(plugin, model, rows=ROWS, **arguments):
     trainer = pl.Trainer(accelerator=NAME, plugins=[plugin], **QUIET, **arguments)
-    return trainer, torch.cat(trainer.predict(model, torch.utils.data.DataLoader(ROWS, 8))).cpu().double()
+    return trainer, torch.cat(trainer.predict(model, torch.utils.data.DataLoader(rows, 8))).cpu().double()
 
 def as_in_lightning_habana(quant, **arguments):
     model, plugin = Module(), HPUPrecisionPlugin("fp8")
@@ -141,12 +152,26 @@ else:
         model = plugin.convert_modules(Module(), inference=True, quant="config.json")
         found["from a file"] = error(run(plugin, model, devices=1)[1])
         found["unchanged"] = Path("config.json").read_text() == written
+        run(northbridge.Float8Inference("measure", "llama"), Llama(5), rows=WORDS, devices=1)
+        config = {"mode": "QUANTIZE", "dump_stats_path": "llama/measure"}
+        plugin, model = HPUPrecisionPlugin("fp8"), Llama(5)
+        plugin.convert_modules(model, inference=True, quant=config)
+        trainer, wanted = run(plugin, model, rows=WORDS, devices=1)
+        trainer.precision_plugin.save("saved")
+        plugin = HPUPrecisionPlugin("fp8")
+        model = plugin.convert_modules(Llama(7), inference=True, quant={"mode": "LOAD"}, fp8_data_path="saved")
+        found["loaded"] = [torch.equal(wanted, run(plugin, model, rows=WORDS, devices=1)[1]),
+                           str(model.net.lm_head.weight.dtype)]
         device = northbridge.get("hpu").device
         device.generation = 3
         try:
             as_in_lightning_habana(True, devices=1)
         except northbridge.ArgumentValueError as refused:
             found["generation"] = str(refused)
+        try:
+            run(northbridge.Float8Inference("load", "saved"), Llama(7), rows=WORDS, devices=1)
+        except northbridge.ArgumentValueError as refused:
+            found["saved"] = str(refused)
         device.generation = 2
     as_in_lightning_habana(False, devices=2, strategy="hpu_ddp")
     trainer, outputs, _ = as_in_lightning_habana(True, devices=2, strategy="hpu_ddp")
@@ -178,6 +203,11 @@ def test_lightning_habanas_calls_measure_and_quantize(tmp_path: Path) -> None:
         *(f"measure_hooks_maxabs_MAXABS_HW_{rank}_2{end}" for rank in (0, 1) for end in (".json", ".npz")),
         *(f"northbridge_measure_{rank}_2.json" for rank in (0, 1)),
     ]
+    assert card["loaded"] == [True, "torch.float8_e4m3fn"]
+    assert card["saved"] == (
+        f"northbridge_model_0_1.json in {tmp_path / 'saved'} was saved with the device GAUDI2, and this run has GAUDI3."
+        " Fix: save it again, after a run with stage='quantize'"
+    )
     assert card["generation"] == (
         f"northbridge_measure_0_1.json in {tmp_path / 'shared' / 'inc_output'} was measured with the device GAUDI2, and"
         " this run has GAUDI3. Fix: measure again with stage='measure'"
@@ -236,5 +266,5 @@ def test_convert_modules_refuses_what_it_could_not_do(monkeypatch: pytest.Monkey
         f"{call} has no folder for measurements. Fix: fp8_data_path='measurements'"
     )
     assert _convert(northbridge_hpu.HPUPrecisionPlugin("fp8"), quant={}, fp8_data_path="m") == (
-        "Float8Inference(): stage=, or the mode of config=, is one of 'measure', 'quantize'"
+        "Float8Inference(): stage=, or the mode of config=, is one of 'measure', 'quantize', 'load'"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -16,16 +15,10 @@ from northbridge.backend import Backend
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.float8.compressor import DISTRIBUTION, Compressor, converted_layers, reject_missing_library
 from northbridge.float8.measurement import Measurement
+from northbridge.float8.saved_model import load_model, save_model
 from northbridge.lightning.namespaces import Classes, Namespace
 from northbridge.lightning.plugins.float8 import reject_float8
-
-_STAGES = ("measure", "quantize")
-_DTYPES = {"BF16": "bfloat16", "FP16": "float16", "FP32": "float32"}
-"""The library's words, with torch's names: this module may be imported before torch has its dtypes."""
-_CANNOT_LOAD = (
-    f"{DISTRIBUTION} loads a quantized model only by the from_pretrained of transformers, and saves one"
-    " only by save_pretrained"
-)
+from northbridge.lightning.plugins.float8_arguments import read_config, read_dtype, read_stage
 
 
 class Float8Inference:
@@ -33,7 +26,8 @@ class Float8Inference:
 
     ``stage="measure"`` computes as without it, and writes the largest values that each layer has seen into ``folder``,
     at the end of the run: one set of files for each rank. The model gets its plain layers back. ``stage="quantize"``
-    reads them, and replaces the layers in place. Without a stage, the configuration's ``mode`` is it.
+    reads them, and replaces the layers in place; :meth:`save` then writes a model of transformers that the module has.
+    ``stage="load"`` reads such a model from ``folder`` instead. Without a stage, the configuration's ``mode`` is it.
 
     ``config`` is the library's: a dict, the path of a JSON file, or an ``FP8Config``. It is never written to. Without
     ``folder``, its ``dump_stats_path`` names the files. By default the rest of the model runs under bfloat16 autocast;
@@ -56,20 +50,22 @@ class Float8Inference:
 
     def __init__(self, stage: str | None = None, folder: Any = None, config: Any = None) -> None:
         self.config: dict[str, Any] = read_config(config)
-        self.stage: str = _read_stage(stage, self.config.pop("mode", None))
+        self.stage: str = read_stage(stage, self.config.pop("mode", None))
         dumped = self.config.pop("dump_stats_path", None)
-        if folder is None and dumped is None:
-            raise ArgumentsError(f"Float8Inference({self.stage!r}) has no folder. Fix: folder='measurements'")
+        if folder is None and (dumped is None or self.stage == "load"):
+            example = "quantized" if self.stage == "load" else "measurements"
+            raise ArgumentsError(f"Float8Inference({self.stage!r}) has no folder. Fix: folder={example!r}")
+        if self.stage == "load" and self.config:
+            raise ArgumentsError(
+                f"Float8Inference('load', config=…) has {', '.join(self.config)}, and the saved model has its own"
+                " configuration. Fix: leave them out"
+            )
         self.folder: Path = Path(dumped).parent if folder is None else Path(folder)
         self._prefix = (self.folder / (Path(dumped).name if dumped else "measure")).absolute()  # the library's own word
-        word = str(self.config.get("hp_dtype", "BF16")).upper()
-        if word not in _DTYPES:
-            known = ", ".join(_DTYPES)
-            raise ArgumentsError(f"Float8Inference: hp_dtype={word!r} is not one of {known}")
-        self._dtype: torch.dtype = getattr(torch, _DTYPES[word])
+        self._dtype: torch.dtype = getattr(torch, read_dtype(self.config))
         self.backend: Backend | None = None
-        self._measuring: _Measuring | None = None
-        self._quantized: torch.nn.Module | None = None
+        self._measuring: _Conversion | None = None
+        self._quantized: _Conversion | None = None
 
     def bind(self, backend: Backend) -> None:
         """Set the chip of the run; raises :class:`UnsupportedError` if it has no float8, or the library is missing."""
@@ -115,7 +111,18 @@ class Float8Inference:
         finally:
             measuring.library.restore(measuring.module, measuring.attributes)
 
-    def _finish(self, measuring: _Measuring) -> None:
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the quantized model to ``folder``, which ``stage="load"`` reads, as Neural Compressor does.
+
+        The library saves models of transformers, of one rank. Raises :class:`UnsupportedError` for another one, and
+        :class:`ArgumentsError` before a run has quantized, or if ``folder`` has a model.
+        """
+        if self._quantized is None or self.stage != "quantize":
+            raise ArgumentsError(f"Float8Inference({self.stage!r}).save(): no run has quantized a model with it")
+        save_model(self._quantized.library, self._quantized.module, self._quantized.record, Path(folder).absolute())
+        self._log(f"Saved {_count(self._quantized.module)} in float8 to {folder}")
+
+    def _finish(self, measuring: _Conversion) -> None:
         if not measuring.library.finish(measuring.module):
             name = type(measuring.module).__name__
             raise ArgumentsError(
@@ -127,7 +134,7 @@ class Float8Inference:
     def _convert(self, module: torch.nn.Module, device: torch.device) -> None:
         version = reject_missing_library(f"{type(self).__name__}()")
         if converted_layers(module):
-            if self.stage == "quantize" and self._quantized is module:
+            if self._quantized is not None and self._quantized.module is module:
                 return
             raise UnsupportedError(
                 f"{type(module).__name__} is quantized already, or still measured. Fix: load the plain model",
@@ -138,20 +145,26 @@ class Float8Inference:
                 "Float8Inference does not quantize sharded parameters. Fix: strategy='ddp'", capability="float8"
             )
         library = Compressor.open(self._chip)
-        settings = library.settle(copy.deepcopy(self.config), self._prefix)
         record = self._record(library.layers(module), f"{DISTRIBUTION} {version}", device)
-        attributes = set(vars(module))
+        conversion = _Conversion(library, module, record, set(vars(module)))
+        if self.stage == "load":
+            word = load_model(library, module, record, self.folder.absolute())
+            self._dtype = getattr(torch, read_dtype({"hp_dtype": word}))
+            self._quantized = conversion
+            self._log(f"Loaded {_count(module)} in float8 from {self.folder}")
+            return
+        settings = library.settle(copy.deepcopy(self.config), self._prefix)
         if self.stage == "measure":
             record.write(self._prefix)
             library.measure(module, settings, device)
             self._reject_none(module, settings, record)
-            self._measuring = _Measuring(library, module, record, attributes)
+            self._measuring = conversion
             self._log(f"Measuring {_count(module)} for float8 inference")
         else:
             record.check(self._prefix, library.files(settings))
             library.quantize(module, settings)
             self._reject_none(module, settings, record)
-            self._quantized = module
+            self._quantized = conversion
             how = "the vendor's operators" if library.native else "quantizing and dequantizing (QDQ)"
             self._log(f"Quantized {_count(module)} to float8 by {how}")
 
@@ -200,8 +213,8 @@ class Float8Inference:
         self.namespace.fabric_module("utilities.rank_zero").rank_zero_info(line)
 
 
-class _Measuring:
-    """A module whose layers measure."""
+class _Conversion:
+    """A module whose layers measure, or are quantized."""
 
     def __init__(self, library: Compressor, module: torch.nn.Module, record: Measurement, attributes: set[str]) -> None:
         self.library, self.module, self.record, self.attributes = library, module, record, attributes
@@ -210,44 +223,3 @@ class _Measuring:
 def _count(module: torch.nn.Module) -> str:
     count = len(converted_layers(module))
     return f"{count} layer{'s' if count != 1 else ''}"
-
-
-def read_config(config: Any) -> dict[str, Any]:
-    """Return a copy of a configuration of the library's: a dict, the path of a JSON file, or an ``FP8Config``.
-
-    Raises :class:`ArgumentsError` if it is something else.
-    """
-    if config is None:
-        return {}
-    if isinstance(config, (str, os.PathLike)):
-        try:
-            config = json.loads(Path(config).read_text())
-        except (OSError, ValueError) as error:
-            raise ArgumentsError(f"Float8Inference(config={str(config)!r}) cannot be read: {error}") from error
-    elif hasattr(config, "to_dict"):
-        config = config.to_dict()
-    if not isinstance(config, Mapping):
-        kind = type(config).__name__
-        raise ArgumentsError(
-            f"Float8Inference(config=…) is {kind}, not a configuration. Fix: a dict, the path of a"
-            " JSON file with one, or an FP8Config"
-        )
-    return copy.deepcopy(dict(config))
-
-
-def _read_stage(stage: str | None, mode: Any) -> str:
-    """Return the stage that the user asks for, or that the ``mode`` of a configuration means."""
-    word = str(getattr(mode, "name", mode)).lower()
-    asked = stage if stage is not None else word
-    if asked == "load":
-        raise UnsupportedError(
-            f"Float8Inference('load') is not supported: {_CANNOT_LOAD}. Fix: 'quantize'", capability="float8"
-        )
-    if asked not in _STAGES:
-        found = "" if stage is None else repr(stage)
-        raise ArgumentsError(
-            f"Float8Inference({found}): stage=, or the mode of config=, is one of {', '.join(map(repr, _STAGES))}"
-        )
-    if word in (*_STAGES, "load", "shape") and word != asked:
-        raise ArgumentsError(f"Float8Inference({asked!r}) contradicts the mode {mode!r} in config=. Fix: leave one out")
-    return asked

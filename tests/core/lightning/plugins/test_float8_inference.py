@@ -70,9 +70,17 @@ def test_a_chip_that_denies_float8_refuses(build: Build, claims: Claims) -> None
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, "Float8Inference(): stage=, or the mode of config=, is one of 'measure', 'quantize'"),
+        ({}, "Float8Inference(): stage=, or the mode of config=, is one of 'measure', 'quantize', 'load'"),
         ({"stage": "calibrate", "folder": "m"}, "Float8Inference('calibrate'): stage=, or the mode of config="),
         ({"stage": "measure"}, "Float8Inference('measure') has no folder. Fix: folder='measurements'"),
+        (
+            {"config": {"mode": "LOAD", "dump_stats_path": "m/measure"}},
+            "Float8Inference('load') has no folder. Fix: folder='quantized'",
+        ),
+        (
+            {"stage": "load", "folder": "m", "config": {"use_qdq": True}},
+            "Float8Inference('load', config=…) has use_qdq, and the saved model has its own configuration. Fix: leave",
+        ),
         (
             {"stage": "measure", "folder": "m", "config": {"mode": "QUANTIZE"}},
             "Float8Inference('measure') contradicts the mode 'QUANTIZE' in config=. Fix: leave one out",
@@ -95,14 +103,12 @@ def test_an_invalid_argument_is_an_error(arguments: dict[str, Any], said: str) -
     assert str(caught.value).startswith(said)
 
 
-def test_loading_a_quantized_model_is_refused_with_the_reason() -> None:
-    with pytest.raises(northbridge.UnsupportedError) as caught:
-        northbridge.Float8Inference(config={"mode": "LOAD"})
+def test_saving_before_a_run_has_quantized_is_an_error() -> None:
+    for stage in ("measure", "quantize", "load"):
+        with pytest.raises(northbridge.ArgumentsError) as caught:
+            northbridge.Float8Inference(stage, "m").save("quantized")
 
-    assert str(caught.value) == (
-        "Float8Inference('load') is not supported: neural-compressor-pt loads a quantized model only by the"
-        " from_pretrained of transformers, and saves one only by save_pretrained. Fix: 'quantize'"
-    )
+        assert str(caught.value) == f"Float8Inference({stage!r}).save(): no run has quantized a model with it"
 
 
 def test_the_configuration_may_say_everything(tmp_path: Path) -> None:
@@ -158,11 +164,59 @@ class Module(pl.LightningModule):
 def run(*arguments, chip="cpu_sim", devices=1, model=None, how="predict", rows=ROWS):
     model = model or Module()
     try:
-        trainer = pl.Trainer(accelerator=chip, devices=devices, plugins=Float8Inference(*arguments), **QUIET)
+        plugin = arguments[0] if len(arguments) == 1 else Float8Inference(*arguments)
+        trainer = pl.Trainer(accelerator=chip, devices=devices, plugins=plugin, **QUIET)
         found = getattr(trainer, how)(model, torch.utils.data.DataLoader(rows, 8))
         return torch.cat(found).cpu().double()
     except (northbridge.NorthbridgeError, RuntimeError) as error:
         return f"{type(error).__name__}: {error}"
+
+class Llama(pl.LightningModule):
+    def __init__(self, seed=5, layers=1):
+        super().__init__()
+        import transformers
+        torch.manual_seed(seed)
+        small = {"vocab_size": 32, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2}
+        self.net = transformers.LlamaForCausalLM(transformers.LlamaConfig(**small, num_hidden_layers=layers))
+    def predict_step(self, batch, index):
+        return self.net(batch).logits
+
+def said(call, *arguments):
+    try:
+        call(*arguments)
+    except northbridge.NorthbridgeError as error:
+        return f"{type(error).__name__}: {error}"
+
+def save_and_load():
+    words = torch.randint(32, (8, 8), generator=torch.Generator().manual_seed(3))
+    found = {}
+    configs = {"plain": {"blocklist": {"types": [], "names": ["^net.lm_head$"]}},
+               "by channel": {"hp_dtype": "FP32", "scale_method": "ACT_MAXABS_POW2_WEIGHTS_PCS_MAXABS_POW2"}}
+    for chip, name in [("cpu_sim", "plain"), ("cpu_sim", "by channel"), ("cpu", "plain")]:
+        folder, config = f"{chip} {name}", configs[name]
+        run("measure", folder, config, chip=chip, model=Llama(), rows=words)
+        plugin, quantized = Float8Inference("quantize", folder, config), Llama()
+        wanted = run(plugin, chip=chip, model=quantized, rows=words)
+        plugin.save(f"{folder}, saved")
+        loaded = Llama(seed=6)
+        equal = torch.equal(wanted, run("load", f"{folder}, saved", chip=chip, model=loaded, rows=words))
+        kinds = [[type(each).__name__ for each in model.modules()] for model in (quantized, loaded)]
+        found[folder] = [equal, kinds[0] == kinds[1], type(loaded.net.lm_head).__name__,
+                         "quantization_config" in vars(loaded.net.config)]
+    found["again"] = said(plugin.save, "cpu plain, saved")
+    found["chip"] = run("load", "cpu plain, saved", model=Llama(), rows=words)
+    found["model"] = run("load", "cpu_sim plain, saved", model=Llama(layers=2), rows=words)
+    found["plain"] = run("load", "cpu_sim plain, saved")
+    found["empty"] = run("load", "nothing", model=Llama(), rows=words)
+    plugin = Float8Inference("quantize", "chip")
+    run(plugin)
+    found["save"] = said(plugin.save, "saved")
+    from safetensors.torch import load_file, save_file
+    kept = load_file("cpu_sim plain, saved/model.safetensors")
+    kept.pop("model.norm.weight")
+    save_file(kept, "cpu_sim plain, saved/model.safetensors")
+    found["weight"] = run("load", "cpu_sim plain, saved", model=Llama(), rows=words)
+    return found
 
 warnings.simplefilter("ignore")
 found = {}
@@ -220,11 +274,16 @@ if "LOCAL_RANK" not in os.environ:
         fabric.backward(net(ROWS.to(fabric.device)).float().sum())
     except northbridge.UnsupportedError as error:
         found["backward"] = str(error)
+    found["saved"] = save_and_load()
 rank = int(os.environ.get("LOCAL_RANK", 0))
 found["ranks"] = run("quantize", "chip", devices=2)
 run("measure", "ranks", devices=2)
-quantized = Module()
-run("quantize", "ranks", devices=2, model=quantized)
+quantized, plugin = Module(), Float8Inference("quantize", "ranks")
+run(plugin, devices=2, model=quantized)
+run("measure", "llama", devices=2, model=Llama(), rows=torch.ones(8, 8, dtype=torch.long))
+of_llama = Float8Inference("quantize", "llama")
+run(of_llama, devices=2, model=Llama(), rows=torch.ones(8, 8, dtype=torch.long))
+found["several"] = [said(of_llama.save, "saved"), run("load", "saved", devices=2, model=Llama())]
 found["layers"] = [type(each).__name__ for each in quantized.net]
 if rank == 0:
     files = [json.loads(Path(f"ranks/measure_hooks_maxabs_{each}_2.json").read_text()) for each in (0, 1)]
@@ -256,6 +315,8 @@ def test_a_model_is_measured_and_quantized_as_on_the_cpu(tmp_path: Path) -> None
     assert found["largest"] == found["wanted"]  # each rank has its own rows
     assert "Quantized 2 layers to float8 by quantizing and dequantizing (QDQ)" in ran.said
     _assert_refused(found, tmp_path)
+    _assert_saved(found["saved"], tmp_path)
+    _assert_several_ranks_cannot_save(found["several"])
 
 
 def _assert_refused(found: dict[str, Any], folder: Path) -> None:
@@ -292,3 +353,34 @@ def _assert_refused(found: dict[str, Any], folder: Path) -> None:
         assert found[name] == said
     unfinished = f"ArgumentValueError: northbridge_measure_0_1.json in {chip} is of a run that did not finish. {again}"
     assert found["interrupted"] == ["RuntimeError: interrupted", unfinished]
+
+
+def _assert_saved(found: dict[str, Any], folder: Path) -> None:
+    assert found["cpu_sim plain"] == found["cpu plain"] == [True, True, "Linear", False]
+    assert found["cpu_sim by channel"] == [True, True, "PatchedLinear", False]
+    again = "Fix: save it again, after a run with stage='quantize'"
+    only = "neural-compressor-pt saves and loads one model of transformers, and Module has none. Fix: stage='quantize',"
+    chip, cpu = (folder / f"{each} plain, saved" for each in ("cpu_sim", "cpu"))
+    layer = "model.layers.1.self_attn.q_proj"
+    for name, said in {
+        "again": f"ArgumentsError: Float8Inference.save({str(cpu)!r}): it has a model. Fix: another folder",
+        "chip": f"ArgumentValueError: northbridge_model_0_1.json in {cpu} was saved with the chip 'cpu', and this run"
+        f" has 'cpu_sim'. {again}",
+        "model": f"ArgumentValueError: northbridge_model_0_1.json in {chip} was saved with the layer '{layer}': none,"
+        f" and this run has Linear (32, 32). {again}",
+        "plain": f"UnsupportedError: Float8Inference('load'): {only} by the measurements: it needs no data",
+        "save": f"UnsupportedError: Float8Inference.save(): {only} by the measurements: it needs no data",
+        "empty": f"ArgumentValueError: {folder / 'nothing'} has no quantized model of Northbridge. Fix: save() of a run"
+        " with stage='quantize' first",
+        "weight": f"ArgumentValueError: {chip} has no weight for model.norm.weight. {again}",
+    }.items():
+        assert found[name] == said
+
+
+def _assert_several_ranks_cannot_save(found: list[str]) -> None:
+    assert found == [
+        "UnsupportedError: Float8Inference.save(): neural-compressor-pt cannot save in a process of 2 ranks. Fix:"
+        " quantize and save with devices=1, without a launcher",
+        "UnsupportedError: Float8Inference('load'): neural-compressor-pt loads into 2 ranks only what DeepSpeed splits"
+        " among them. Fix: devices=1, or stage='quantize', by the measurements",
+    ]

@@ -73,3 +73,11 @@ class Fresh(northbridge.TorchAO):
 
         other = torch.nn.Linear(linear.in_features, linear.out_features)
         return super().convert(other, recipe)
+
+
+@right.instead_of("torchao.quantization.quant_primitives._dequantize_affine_float8")
+def float8_inference_scale_forgotten(dequantize, tensor, scale, output_dtype):
+    """A tensor of e4m3 is dequantized without its scale."""
+    import torch
+
+    return dequantize(tensor, torch.ones_like(scale), output_dtype)

@@ -1,0 +1,94 @@
+"""Comparison of the trainings on a chip with those on the CPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tests.zoo.launch import REFERENCE
+from tests.zoo.rules import RULES, Rule
+from torch import Tensor
+
+DEVICES = (1, 2)
+EQUAL = "equal"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of one model on one chip with a number of devices."""
+
+    model: str
+    chip: str
+    devices: int
+    difference: str
+    """:data:`EQUAL`, or how a rank differs from the CPU's."""
+
+    rule: Rule | None = None
+    """The rule that allows the difference."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Return True if it differs, and no rule stands for it."""
+        return self.difference != EQUAL and self.rule is None
+
+    def __str__(self) -> str:
+        return f"{self.model} on {self.chip} with {self.devices}: {self.difference}"
+
+
+def judge(
+    model: str, chip: str, devices: int, folder: Path, rules: Sequence[Rule] = RULES, reference: str = REFERENCE
+) -> Verdict:
+    """Return the verdict on what ``folder`` has of a model; the first rank that differs decides."""
+    for rank in range(devices):
+        found, wanted = (_read(folder / each / f"{model}-{devices}-{rank}.pt") for each in (chip, reference))
+        difference, size = _compare(found, wanted)
+        if difference == EQUAL:
+            continue
+        for rule in rules:
+            stands = chip in rule.chips and model in rule.models
+            if stands and ((rule.refused and re.search(rule.refused, difference)) or size <= rule.within):
+                return Verdict(model, chip, devices, difference, rule)
+        return Verdict(model, chip, devices, difference)
+    return Verdict(model, chip, devices, EQUAL)
+
+
+def unused_rules(verdicts: Sequence[Verdict], rules: Sequence[Rule] = RULES) -> list[str]:
+    """Return a complaint about each rule that no verdict needs, and about too many rules."""
+    used = [verdict.rule for verdict in verdicts]
+    lines = [f"the rule for {rule.operation} stands, and no training needs it" for rule in rules if rule not in used]
+    return [*lines, *([f"{len(rules)} rules are too many: three at most"] if len(rules) > 3 else [])]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return torch.load(path, weights_only=True) if path.exists() else {"missing": path.name}
+
+
+def _compare(found: dict[str, Any], wanted: dict[str, Any]) -> tuple[str, float]:
+    """Return how ``found`` differs, and the largest relative difference: infinite if something is not there."""
+    if "losses" not in wanted:
+        return f"the CPU has no result: {wanted}", torch.inf
+    if wanted["losses"].unique().numel() < 2 or not wanted["losses"].isfinite().all():
+        return f"the CPU learns nothing: losses of {wanted['losses'].tolist()}", torch.inf
+    if "losses" not in found:
+        return f"refused: {found['refused']}" if "refused" in found else "it did not end", torch.inf
+    if found["weights"].keys() != wanted["weights"].keys():
+        return f"weights of other names: {sorted(found['weights'].keys() ^ wanted['weights'].keys())}", torch.inf
+    names = [name for name, each in wanted["weights"].items() if not torch.equal(each, found["weights"][name])]
+    same_losses = torch.equal(found["losses"], wanted["losses"])
+    if same_losses and not names:
+        return EQUAL, 0.0
+    losses = _difference([found["losses"]], [wanted["losses"]])
+    weights = _difference(*([each["weights"][name] for name in wanted["weights"]] for each in (found, wanted)))
+    what = f"losses by {losses:.1g}, weights by {weights:.1g}" + (f" ({names[0]} first)" if names else "")
+    return f"differs: {what}", max(losses, weights)
+
+
+def _difference(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
+    """Return the norm of the difference, relative to that of ``wanted``; infinite for NaN."""
+    mine, theirs = (torch.cat([each.double().flatten() for each in tensors]) for tensors in (found, wanted))
+    difference = float((mine - theirs).norm() / theirs.norm())
+    return difference if difference == difference else torch.inf
