@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 
+from northbridge.discovery.present import detect
 from northbridge.errors import DevicesError
+from northbridge.launch.ray_worker import devices_of_worker, runtime_context
 from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.strategies.ray import is_rays
 
 
 def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:
@@ -19,6 +23,11 @@ def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:
     many, a notebook uses one device, as Lightning does on CUDA. Called after the connector has read ``devices=``.
     """
     strategy = connector._strategy_flag
+    if is_rays(type(strategy)):
+        _settle_worker(connector, asked)
+        return
+    if runtime_context() is not None:
+        _settle_share(connector, asked)
     listed = getattr(strategy, "parallel_devices", None)
     if listed:
         strategy.parallel_devices = connector._parallel_devices = _index(connector, listed, asked)
@@ -26,6 +35,40 @@ def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:
         strategy._root_device = _index_one(connector, strategy._root_device, asked)
     elif asked == "auto" and namespace.connector._IS_INTERACTIVE and len(connector._parallel_devices) > 1:
         _use_one(namespace, connector)
+
+
+def _settle_worker(connector: Any, asked: Any) -> None:
+    # Ray starts a worker for each device, and the strategy finds that of this worker by its local rank.
+    context = sys.modules["ray.train"].get_context()
+    workers, ranks = int(context.get_local_world_size()), int(context.get_world_size())
+    own = _own_devices(connector, at_least=1)[0]
+    if getattr(connector._strategy_flag, "parallel_devices", None):
+        raise DevicesError("parallel_devices= in a Ray worker: Ray chooses its device. Fix: leave it out")
+    if asked not in ("auto", -1, "-1", 1, "1", workers, str(workers)) and connector._devices_flag != [own]:
+        raise DevicesError(f"devices={asked!r} in a Ray worker: Ray gave it device {own}. Fix: devices='auto'")
+    connector._devices_flag = [own] * workers
+    connector._parallel_devices = list(connector.accelerator.get_parallel_devices(connector._devices_flag))
+    connector._num_nodes_flag = -(-ranks // workers)
+
+
+def _settle_share(connector: Any, asked: Any) -> None:
+    # A worker of Ray without a strategy of Ray's, such as a trial of Ray Tune, uses the devices that Ray counts for it.
+    own = _own_devices(connector)
+    indices: list[int] = connector._devices_flag
+    if not own:
+        return
+    wanted = indices if _names_indices(asked) else own if asked in ("auto", -1, "-1") else own[: len(indices)]
+    if len(indices) > len(own) and wanted is not own or not set(wanted) <= set(own):
+        raise DevicesError(
+            f"devices={asked!r}, but Ray gave this worker device {', '.join(map(str, own))}. Fix: devices='auto'"
+        )
+    connector._devices_flag = list(wanted)
+    connector._parallel_devices = list(connector.accelerator.get_parallel_devices(connector._devices_flag))
+
+
+def _own_devices(connector: Any, at_least: int = 0) -> list[int]:
+    backend = connector.accelerator.backend
+    return devices_of_worker(backend, detect(backend), at_least=at_least)
 
 
 def _use_one(namespace: Namespace, connector: Any) -> None:

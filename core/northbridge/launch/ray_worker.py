@@ -1,0 +1,134 @@
+"""The devices of a Ray worker: those that Ray gave it, or the first that no other worker on this machine holds.
+
+Ray gives a worker certain devices only of the kinds that it knows, and hides the others by the vendor's variable. Of a
+custom resource it counts the number alone. So each worker holds its devices until its process ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import struct
+import sys
+import time
+from typing import Any
+
+from northbridge.backend import Backend
+from northbridge.errors import DeviceBusyError, DevicesError
+
+PATIENCE_SECONDS = 10.0
+"""How long a worker waits for a device: Ray starts a worker again before the old process has ended."""
+
+_WORKER_MODE = 1  # ray.WORKER_MODE; a driver has another
+_LOOK_SECONDS = 0.1
+_held: dict[tuple[int, str], list[int]] = {}  # by process and backend
+_sockets: list[socket.socket] = []
+
+
+def runtime_context() -> Any | None:
+    """Return Ray's context of this process; None unless it is a worker that Ray started."""
+    ray = sys.modules.get("ray")
+    if ray is None or not hasattr(ray, "is_initialized") or not ray.is_initialized():
+        return None
+    context = ray.get_runtime_context()
+    return context if context.worker.mode == _WORKER_MODE else None
+
+
+def devices_of_worker(backend: Backend, count: int, *, at_least: int = 0) -> list[int]:
+    """Hold the devices of this Ray worker until its process ends, and return their indices among its ``count``.
+
+    A worker has the devices whose ids Ray gave it, or as many as it has of the resource named as ``backend``, in any
+    case; if fewer, ``at_least`` as many. The list is empty if Ray gave it none. Connectors call it in a worker. Raises
+    :class:`DeviceBusyError` if another worker holds the device, and :class:`DevicesError` for a part of a device.
+    """
+    key = os.getpid(), backend.name
+    if key not in _held:
+        context = runtime_context()
+        ids: list[str] = next((given for given in context.get_accelerator_ids().values() if given), []) if context else []
+        found = _hold_given(backend, ids, count) if ids else _hold_free(backend, _amount(backend, context), count)
+        if not found and at_least:
+            found = _hold_free(backend, at_least, count)
+        _held[key] = found
+    return _held[key]
+
+
+def _amount(backend: Backend, context: Any | None) -> int:
+    resources: dict[str, float] = context.get_assigned_resources() if context else {}
+    amount = sum(each for name, each in resources.items() if name.casefold() == backend.name.casefold())
+    if amount != int(amount):
+        raise DevicesError(
+            f"Ray gave this worker {amount:g} of {backend.name!r}, but a device has one worker. Fix:"
+            f" resources_per_worker={{{backend.name!r}: 1}}"
+        )
+    return int(amount)
+
+
+def _hold_given(backend: Backend, ids: list[str], count: int) -> list[int]:
+    # Ray has hidden the other devices from this process, unless the user told it not to.
+    indices = list(range(count)) if len(ids) == count else [int(each) for each in ids]
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    for each in ids:
+        while (holder := _hold(backend, f"id {each}")) is not None:
+            if time.monotonic() > deadline:
+                raise DeviceBusyError(
+                    f"Ray gave this worker device {each} of {backend.name!r}, but process {holder} holds it. Fix: end"
+                    " that process, or give each Ray node on this machine devices of its own",
+                    backend=backend.name,
+                )
+            time.sleep(_LOOK_SECONDS)
+    return indices
+
+
+def _hold_free(backend: Backend, amount: int, count: int) -> list[int]:
+    found: list[int] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(found) < amount:
+        holders: list[int] = []
+        for index in range(count):
+            if index not in found and len(found) < amount:
+                holder = _hold(backend, f"index {index}")
+                if holder is None:
+                    found.append(index)
+                else:
+                    holders.append(holder)
+        if len(found) < amount and time.monotonic() > deadline:
+            who = ", ".join(map(str, sorted(set(holders)))) or "none"
+            raise DeviceBusyError(
+                f"this Ray worker needs {amount} of the {count} devices of {backend.name!r}, but other workers hold"
+                f" {len(holders)} (processes {who}). Fix: start Ray with resources={{{backend.name!r}: {count}}}",
+                backend=backend.name,
+            )
+        if len(found) < amount:
+            time.sleep(_LOOK_SECONDS)
+    return sorted(found)
+
+
+def _hold(backend: Backend, device: str) -> int | None:
+    """Hold ``device`` until this process ends; return the process that holds it already, or None.
+
+    A name of a socket belongs to one process, and is free when it ends, however it ends. It is the same in all
+    processes of the user that see the same devices: in one container, under the same variables of visible devices.
+    """
+    visible = sorted(each for each in os.environ.items() if "_VISIBLE_" in each[0])
+    place = (os.getuid(), os.stat("/proc/self/ns/mnt").st_ino, visible, backend.name, device)
+    name = "\0northbridge/" + hashlib.sha256(repr(place).encode()).hexdigest()
+    held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        held.bind(name)
+        held.listen(8)
+    except OSError:
+        held.close()
+        return _process_behind(name)
+    _sockets.append(held)
+    return None
+
+
+def _process_behind(name: str) -> int:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        try:
+            asking.connect(name)
+        except OSError:  # it ended just now, or too many ask
+            return 0
+        credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[0])
