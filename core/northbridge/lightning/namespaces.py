@@ -114,6 +114,8 @@ class Classes:
     single_device: Any
     ddp: Any
     model_parallel: Any
+    fsdp: Any
+    fsdp_precision: Any
     checkpoint_io: Any
     script_launcher: Any
     launcher: Any
@@ -132,7 +134,7 @@ class Classes:
     @property
     def strategies(self) -> tuple[Any, ...]:
         """Every strategy."""
-        return self.single_device, self.ddp, self.model_parallel
+        return self.single_device, self.ddp, self.model_parallel, self.fsdp
 
 
 Stock: Any = ABC
