@@ -29,8 +29,9 @@ def start(
     """Start the default process group of this rank on ``collective``.
 
     The strategies for several devices call it once per rank, after selecting the device and setting ``MASTER_ADDR`` and
-    ``MASTER_PORT``; with ``store``, the ranks meet there. Raises :class:`CollectiveError` if torch has no library of that name, or ranks do not appear.
-    Raises :class:`VariableError` if a variable gives the group to another library.
+    ``MASTER_PORT``, or with the ``store`` in which the ranks meet. Raises :class:`CollectiveError` if torch has no
+    library of that name, or ranks do not appear. Raises :class:`VariableError` if a variable gives the group to another
+    library.
     """
     import torch.distributed
 

@@ -38,19 +38,23 @@ def runtime_context() -> Any | None:
 def devices_of_worker(backend: Backend, count: int, *, at_least: int = 0) -> list[int]:
     """Hold the devices of this Ray worker until its process ends, and return their indices among its ``count``.
 
-    A worker has the devices whose ids Ray gave it, or as many as it has of the resource named as ``backend``, in any
-    case; if fewer, ``at_least`` as many. The list is empty if Ray gave it none. Connectors call it in a worker. Raises
+    They are those whose ids Ray gave it, or as many as it has of the resource with the backend's name, in any case; if
+    Ray gave it fewer, ``at_least`` as many. Called when a Trainer or Fabric is built in a worker. Raises
     :class:`DeviceBusyError` if another worker holds the device, and :class:`DevicesError` for a part of a device.
     """
     key = os.getpid(), backend.name
-    if key not in _held:
+    if not _held.get(key):
         context = runtime_context()
-        ids: list[str] = next((given for given in context.get_accelerator_ids().values() if given), []) if context else []
-        found = _hold_given(backend, ids, count) if ids else _hold_free(backend, _amount(backend, context), count)
-        if not found and at_least:
-            found = _hold_free(backend, at_least, count)
-        _held[key] = found
+        ids = _ids(context)
+        amount = max(_amount(backend, context), at_least)
+        _held[key] = _hold_given(backend, ids, count) if ids else _hold_free(backend, amount, count)
     return _held[key]
+
+
+def _ids(context: Any | None) -> list[str]:
+    # torch serves one accelerator in a process, so they are of this one.
+    by_kind: dict[str, list[str]] = context.get_accelerator_ids() if context else {}
+    return next(filter(None, by_kind.values()), [])
 
 
 def _amount(backend: Backend, context: Any | None) -> int:
@@ -82,12 +86,15 @@ def _hold_given(backend: Backend, ids: list[str], count: int) -> list[int]:
 
 def _hold_free(backend: Backend, amount: int, count: int) -> list[int]:
     found: list[int] = []
+    # The nodes of a machine may see different devices under the same indices.
+    word = f"{backend.name.upper()}_VISIBLE_"
+    visible = sorted(each for each in os.environ.items() if each[0].startswith(word))
     deadline = time.monotonic() + PATIENCE_SECONDS
     while len(found) < amount:
         holders: list[int] = []
         for index in range(count):
             if index not in found and len(found) < amount:
-                holder = _hold(backend, f"index {index}")
+                holder = _hold(backend, f"index {index} of {visible}")
                 if holder is None:
                     found.append(index)
                 else:
@@ -107,11 +114,10 @@ def _hold_free(backend: Backend, amount: int, count: int) -> list[int]:
 def _hold(backend: Backend, device: str) -> int | None:
     """Hold ``device`` until this process ends; return the process that holds it already, or None.
 
-    A name of a socket belongs to one process, and is free when it ends, however it ends. It is the same in all
-    processes of the user that see the same devices: in one container, under the same variables of visible devices.
+    The name of a socket belongs to one process, and is free when it ends, however it ends. All processes of a user in
+    a container, or on a machine, have the same names.
     """
-    visible = sorted(each for each in os.environ.items() if "_VISIBLE_" in each[0])
-    place = (os.getuid(), os.stat("/proc/self/ns/mnt").st_ino, visible, backend.name, device)
+    place = (os.getuid(), os.stat("/proc/self/ns/mnt").st_ino, backend.name, device)
     name = "\0northbridge/" + hashlib.sha256(repr(place).encode()).hexdigest()
     held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

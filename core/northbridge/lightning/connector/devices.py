@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import torch
 
-from northbridge.discovery.present import detect
 from northbridge.errors import DevicesError
-from northbridge.launch.ray_worker import devices_of_worker, runtime_context
+from northbridge.launch.ray_worker import runtime_context
+from northbridge.lightning.accelerators.device_indices import names_indices
+from northbridge.lightning.connector.ray_devices import settle_share, settle_worker
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.ray import is_rays
 
@@ -24,10 +24,10 @@ def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:
     """
     strategy = connector._strategy_flag
     if is_rays(type(strategy)):
-        _settle_worker(connector, asked)
+        settle_worker(connector, asked)
         return
     if runtime_context() is not None:
-        _settle_share(connector, asked)
+        settle_share(connector, asked)
     listed = getattr(strategy, "parallel_devices", None)
     if listed:
         strategy.parallel_devices = connector._parallel_devices = _index(connector, listed, asked)
@@ -35,40 +35,6 @@ def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:
         strategy._root_device = _index_one(connector, strategy._root_device, asked)
     elif asked == "auto" and namespace.connector._IS_INTERACTIVE and len(connector._parallel_devices) > 1:
         _use_one(namespace, connector)
-
-
-def _settle_worker(connector: Any, asked: Any) -> None:
-    # Ray starts a worker for each device, and the strategy finds that of this worker by its local rank.
-    context = sys.modules["ray.train"].get_context()
-    workers, ranks = int(context.get_local_world_size()), int(context.get_world_size())
-    own = _own_devices(connector, at_least=1)[0]
-    if getattr(connector._strategy_flag, "parallel_devices", None):
-        raise DevicesError("parallel_devices= in a Ray worker: Ray chooses its device. Fix: leave it out")
-    if asked not in ("auto", -1, "-1", 1, "1", workers, str(workers)) and connector._devices_flag != [own]:
-        raise DevicesError(f"devices={asked!r} in a Ray worker: Ray gave it device {own}. Fix: devices='auto'")
-    connector._devices_flag = [own] * workers
-    connector._parallel_devices = list(connector.accelerator.get_parallel_devices(connector._devices_flag))
-    connector._num_nodes_flag = -(-ranks // workers)
-
-
-def _settle_share(connector: Any, asked: Any) -> None:
-    # A worker of Ray without a strategy of Ray's, such as a trial of Ray Tune, uses the devices that Ray counts for it.
-    own = _own_devices(connector)
-    indices: list[int] = connector._devices_flag
-    if not own:
-        return
-    wanted = indices if _names_indices(asked) else own if asked in ("auto", -1, "-1") else own[: len(indices)]
-    if len(indices) > len(own) and wanted is not own or not set(wanted) <= set(own):
-        raise DevicesError(
-            f"devices={asked!r}, but Ray gave this worker device {', '.join(map(str, own))}. Fix: devices='auto'"
-        )
-    connector._devices_flag = list(wanted)
-    connector._parallel_devices = list(connector.accelerator.get_parallel_devices(connector._devices_flag))
-
-
-def _own_devices(connector: Any, at_least: int = 0) -> list[int]:
-    backend = connector.accelerator.backend
-    return devices_of_worker(backend, detect(backend), at_least=at_least)
 
 
 def _use_one(namespace: Namespace, connector: Any) -> None:
@@ -91,7 +57,7 @@ def _index(connector: Any, listed: list[torch.device], asked: Any) -> list[torch
     unnamed = None in given
     meant = accelerator.parse_devices(len(listed)) if unnamed else _check_indices(connector, given, written)
     if asked != "auto":
-        if len(indices) != len(listed) or (_names_indices(asked) and not unnamed and indices != given):
+        if len(indices) != len(listed) or (names_indices(asked) and not unnamed and indices != given):
             raise _contradiction(written, asked)
         if unnamed:
             meant = indices
@@ -109,13 +75,9 @@ def _index_one(connector: Any, device: torch.device, asked: Any) -> torch.device
         return connector.accelerator.get_parallel_devices(indices)[0]
     written = f"device='{device}'"
     _check_indices(connector, [device.index], written)
-    if _names_indices(asked) and indices != [device.index]:
+    if names_indices(asked) and indices != [device.index]:
         raise _contradiction(written, asked)
     return device
-
-
-def _names_indices(asked: Any) -> bool:
-    return isinstance(asked, (list, tuple)) or (isinstance(asked, str) and "," in asked)
 
 
 def _check_indices(connector: Any, indices: list[int], written: str) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from northbridge.errors import WrongDeviceError
 from northbridge.lightning.namespaces import _NamespaceMixin
 
 if TYPE_CHECKING:
@@ -31,6 +32,16 @@ class _RayMixin(_NamespaceMixin):
         """The device of this worker."""
         device: torch.device = super(_before(type(self)), self).root_device
         return device
+
+    def acquire_device(self) -> None:
+        """Acquire this worker's device. Raises :class:`WrongDeviceError` if the chip has selected another worker's."""
+        super().acquire_device()
+        found, own = self.backend.device.current_index(), self.root_device.index
+        if found != own:
+            raise WrongDeviceError(
+                f"this Ray worker holds device {own} of {self.backend.name!r}, but {found} is selected. Fix: let"
+                " the backend's select() obey its index"
+            )
 
     def _start_process_group(self) -> None:
         import torch.distributed
