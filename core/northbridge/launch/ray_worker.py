@@ -100,10 +100,11 @@ def _hold_free(backend: Backend, amount: int, count: int) -> list[int]:
                 else:
                     holders.append(holder)
         if len(found) < amount and time.monotonic() > deadline:
-            who = ", ".join(map(str, sorted(set(holders)))) or "none"
+            who = ", ".join(map(str, sorted(set(holders))))
             raise DeviceBusyError(
-                f"this Ray worker needs {amount} of the {count} devices of {backend.name!r}, but other workers hold"
-                f" {len(holders)} (processes {who}). Fix: start Ray with resources={{{backend.name!r}: {count}}}",
+                f"this Ray worker needs {amount} of {count} device{'s' if count != 1 else ''} of {backend.name!r}, but"
+                f" others hold {len(holders)} (process {who}). Fix: start Ray with"
+                f" resources={{{backend.name!r}: {count}}}",
                 backend=backend.name,
             )
         if len(found) < amount:
