@@ -62,8 +62,7 @@ def _amount(backend: Backend, context: Any | None) -> int:
     amount = sum(each for name, each in resources.items() if name.casefold() == backend.name.casefold())
     if amount != int(amount):
         raise DevicesError(
-            f"Ray gave this worker {amount:g} of {backend.name!r}, but a device has one worker. Fix:"
-            f" resources_per_worker={{{backend.name!r}: 1}}"
+            f"Ray gave this worker {amount:g} of {backend.name!r}. Fix: a whole number in resources_per_worker="
         )
     return int(amount)
 
@@ -76,8 +75,8 @@ def _hold_given(backend: Backend, ids: list[str], count: int) -> list[int]:
         while (holder := _hold(backend, f"id {each}")) is not None:
             if time.monotonic() > deadline:
                 raise DeviceBusyError(
-                    f"Ray gave this worker device {each} of {backend.name!r}, but process {holder} holds it. Fix: end"
-                    " that process, or give each Ray node on this machine devices of its own",
+                    f"process {holder} holds device {each} of {backend.name!r}, which Ray gave this worker. Fix: end it,"
+                    " or give each Ray node its own devices",
                     backend=backend.name,
                 )
             time.sleep(_LOOK_SECONDS)
@@ -102,9 +101,8 @@ def _hold_free(backend: Backend, amount: int, count: int) -> list[int]:
         if len(found) < amount and time.monotonic() > deadline:
             who = ", ".join(map(str, sorted(set(holders))))
             raise DeviceBusyError(
-                f"this Ray worker needs {amount} of {count} device{'s' if count != 1 else ''} of {backend.name!r}, but"
-                f" others hold {len(holders)} (process {who}). Fix: start Ray with"
-                f" resources={{{backend.name!r}: {count}}}",
+                f"Ray workers (process {who}) hold {len(holders)} of {count} devices of {backend.name!r}, and this one"
+                f" needs {amount}. Fix: start Ray with resources={{{backend.name!r}: {count}}}",
                 backend=backend.name,
             )
         if len(found) < amount:

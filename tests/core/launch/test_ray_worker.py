@@ -107,8 +107,8 @@ class TestErrors:
         with pytest.raises(northbridge.DeviceBusyError) as caught:
             ray_worker.devices_of_worker(acme, 1)
         assert str(caught.value) == (
-            f"Ray gave this worker device 3 of {acme.name!r}, but process {os.getpid()} holds it. Fix: end that process,"
-            " or give each Ray node on this machine devices of its own"
+            f"process {os.getpid()} holds device 3 of {acme.name!r}, which Ray gave this worker. Fix: end it, or give"
+            " each Ray node its own devices"
         )
 
     def test_too_many_workers_are_told_of_the_resource(self, tell: Any, acme: northbridge.Backend) -> None:
@@ -119,8 +119,8 @@ class TestErrors:
         with pytest.raises(northbridge.DeviceBusyError) as caught:
             ray_worker.devices_of_worker(acme, 1)
         assert str(caught.value) == (
-            f"this Ray worker needs 1 of 1 device of {acme.name!r}, but others hold 1 (process {os.getpid()}). Fix:"
-            f" start Ray with resources={{{acme.name!r}: 1}}"
+            f"Ray workers (process {os.getpid()}) hold 1 of 1 devices of {acme.name!r}, and this one needs 1. Fix: start"
+            f" Ray with resources={{{acme.name!r}: 1}}"
         )
 
     def test_part_of_a_device_is_refused(self, tell: Any, acme: northbridge.Backend) -> None:
@@ -129,12 +129,11 @@ class TestErrors:
         with pytest.raises(northbridge.DevicesError) as caught:
             ray_worker.devices_of_worker(acme, 4)
         assert str(caught.value) == (
-            f"Ray gave this worker 0.5 of {acme.name!r}, but a device has one worker. Fix:"
-            f" resources_per_worker={{{acme.name!r}: 1}}"
+            f"Ray gave this worker 0.5 of {acme.name!r}. Fix: a whole number in resources_per_worker="
         )
 
 
-def test_driver_is_no_worker(tell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_is_not_a_worker(tell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tell(mode=0)
     assert ray_worker.runtime_context() is None
 

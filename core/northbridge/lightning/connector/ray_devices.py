@@ -17,9 +17,7 @@ def settle_worker(connector: Any, asked: Any) -> None:
     workers, ranks = int(context.get_local_world_size()), int(context.get_world_size())
     own = _own_devices(connector, at_least=1)
     if len(own) > 1:
-        raise DevicesError(
-            f"Ray gave this worker {len(own)} devices, but it trains on one. Fix: one in resources_per_worker="
-        )
+        raise DevicesError(f"Ray gave this worker {len(own)} devices, and it trains on one. Fix: resources_per_worker=")
     given = getattr(connector._strategy_flag, "parallel_devices", None)
     if given and [each.index for each in given] == own * workers:  # of a strategy that has trained here before
         given = None

@@ -39,8 +39,7 @@ class _RayMixin(_NamespaceMixin):
         found, own = self.backend.device.current_index(), self.root_device.index
         if found != own:
             raise WrongDeviceError(
-                f"this Ray worker holds device {own} of {self.backend.name!r}, but {found} is selected. Fix: let"
-                " the backend's select() obey its index"
+                f"{self.backend.name!r} selected device {found}, but this Ray worker holds {own}. Fix: its select()"
             )
 
     def _start_process_group(self) -> None:
