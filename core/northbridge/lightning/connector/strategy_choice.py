@@ -298,7 +298,7 @@ def _build_fsdp_precision(namespace: Namespace, connector: Any, plugin: Any) -> 
 
 
 def is_fsdp(namespace: Namespace, strategy: Any) -> bool:
-    """Return True if ``strategy``, a registered name or an object, is torch's FSDP, which Lightning has for CUDA alone."""
+    """Return True if ``strategy``, a registered name or an object, is torch's FSDP: Lightning has it for CUDA alone."""
     stock, registry = classes(namespace).fsdp.stock_class, namespace.strategy_registry
     if isinstance(strategy, str):
         registered = registry[strategy]["strategy"] if strategy in registry else None
