@@ -7,6 +7,8 @@ from northbridge_hpu.trainer import (
     HPUAccelerator as HPUAccelerator,
     HPUCheckpointIO as HPUCheckpointIO,
     HPUDDPStrategy as HPUDDPStrategy,
+    HPUFSDPPrecision as HPUFSDPPrecision,
+    HPUFSDPStrategy as HPUFSDPStrategy,
     HPUParallelStrategy as HPUParallelStrategy,
     HPUPrecisionPlugin as HPUPrecision,
     SingleHPUStrategy as SingleHPUStrategy,

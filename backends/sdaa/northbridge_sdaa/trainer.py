@@ -43,6 +43,17 @@ class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
     )
 
 
+class SDAAFSDPStrategy(northbridge.FSDPStrategyName, backend="sdaa"):
+    """Torch's first FSDP over TCCL: ``strategy="fsdp"``. It trains in 32-true unless a precision is given."""
+
+
+class SDAAFSDPPrecision(northbridge.FSDPPrecisionName, backend="sdaa"):
+    """A precision of FSDP: ``precision="bf16-mixed"``."""
+
+    positional = ("precision", "device", "recipe", "replace_layers")
+    without_meaning = MappingProxyType(dict.fromkeys(("recipe", "replace_layers"), "FSDP has no float8"))
+
+
 class SDAACheckpointIO(northbridge.CheckpointIOName, backend="sdaa"):
     """Default checkpoint plugin of every strategy on the chip."""
 
@@ -61,7 +72,5 @@ __getattr__ = northbridge.unsupported_names(
     instead={
         "SDAADeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='ddp' and precision='bf16-mixed'"),
         "SDAADeepSpeedStrategy": ("deepspeed", "write strategy='ddp'"),
-        "SDAAFSDPPrecision": ("fsdp", "write strategy='ddp' and precision='bf16-mixed'"),
-        "SDAAFSDPStrategy": ("fsdp", "write strategy='ddp'"),
     },
 )
