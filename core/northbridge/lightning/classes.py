@@ -17,6 +17,7 @@ from northbridge.lightning.plugins.float8 import Float8Precision
 from northbridge.lightning.plugins.float8_inference import Float8Inference
 from northbridge.lightning.plugins.layer_sync import _LayerSyncMixin
 from northbridge.lightning.strategies.ddp import _DDPMixin
+from northbridge.lightning.strategies.deepspeed import _FabricDeepSpeedMixin, _TrainerDeepSpeedMixin
 from northbridge.lightning.strategies.fabric import _FabricMixin
 from northbridge.lightning.strategies.model_parallel import _FabricModelParallelMixin, _TrainerModelParallelMixin
 from northbridge.lightning.strategies.single_device import _FabricSingleDeviceMixin, _SingleDeviceMixin
@@ -47,6 +48,7 @@ class Combination:
 _SINGLE = ("single_device", "SingleDeviceStrategy", "strategies", "SingleDeviceStrategy")
 _DDP = ("ddp", "DDPStrategy", "strategies", "DDPStrategy")
 _SHARDED = ("model_parallel", "ModelParallelStrategy", "strategies.model_parallel", "ModelParallelStrategy")
+_DEEPSPEED = ("deepspeed", "DeepSpeedStrategy", "strategies", "DeepSpeedStrategy")
 _AGREEMENT = ("weights_agreement", "WeightsAgreement")
 
 COMBINATIONS = (
@@ -57,6 +59,8 @@ COMBINATIONS = (
     Combination(*_DDP, (_FabricMixin, _DDPMixin), ("Fabric",)),
     Combination(*_SHARDED, (_TrainerModelParallelMixin,), ("Trainer",)),
     Combination(*_SHARDED, (_FabricModelParallelMixin,), ("Fabric",)),
+    Combination(*_DEEPSPEED, (_TrainerDeepSpeedMixin,), ("Trainer",)),
+    Combination(*_DEEPSPEED, (_FabricDeepSpeedMixin,), ("Fabric",)),
     Combination("float8_precision", "Float8Precision", "plugins", "Precision", (Float8Precision,)),
     Combination("float8_inference", "Float8Inference", "plugins", "Precision", (Float8Inference,)),
     Combination("checkpoint_io", "CheckpointIO", "plugins", "TorchCheckpointIO", (_CheckpointIOMixin,)),

@@ -11,6 +11,7 @@ Accelerator = _ours.accelerator
 SingleDeviceStrategy = _ours.single_device
 DDPStrategy = _ours.ddp
 ModelParallelStrategy = _ours.model_parallel
+DeepSpeedStrategy = _ours.deepspeed
 CheckpointIO = _ours.checkpoint_io
 Float8Precision = _ours.float8_precision
 Float8Inference = _ours.float8_inference

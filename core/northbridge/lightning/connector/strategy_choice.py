@@ -30,6 +30,7 @@ from northbridge.lightning.plugins.precision import (
     reject_plugin,
     reject_precision,
 )
+from northbridge.lightning.strategies.deepspeed_accelerator import reject_missing
 from northbridge.lightning.user_classes import derive
 from northbridge.lightning.vendor_names.entry_points import Alias
 
@@ -39,7 +40,6 @@ _UNSUPPORTED = {
         ("fsdp", "FSDPStrategy", "XLAFSDPStrategy"),
         "torch's FSDP1 is not supported, but FSDP2 is",
     ),
-    "deepspeed": (("deepspeed", "DeepSpeedStrategy"), "DeepSpeed is not supported yet"),
     "xla": (("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy"), "it is for XLA devices"),
 }
 """Strategies that cannot run on our chips: the first words of Lightning's names, the classes, and the reason."""
@@ -129,6 +129,10 @@ def reject_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> No
         )
     word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
     asked = {word} if isinstance(strategy, str) else {each.__name__ for each in type(strategy).__mro__}
+    if "DeepSpeedStrategy" in asked or (isinstance(strategy, str) and word.startswith("deepspeed")):
+        reject_missing(
+            backend, f"strategy={word!r}", f"{namespace.host}(accelerator={name!r}, strategy='ddp')"
+        )
     for kind, (words, reason) in _UNSUPPORTED.items():
         if asked.intersection(words) or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
             claim = backend.capabilities.claims().get(kind, not_driven)
@@ -165,6 +169,8 @@ def build_strategy(namespace: Namespace, connector: Any) -> Any:
         registered = entry["strategy"]
         if isinstance(registered, Alias):  # from code that patched Lightning: a user's alias is resolved by now
             registered = ours.ddp if registered().kind == "DDPStrategy" else ours.single_device
+        if issubclass(registered, ours.deepspeed.stock_class):
+            return derive(registered, ours.deepspeed)(**entry["init_params"])
         if issubclass(registered, ours.ddp.stock_class):
             return derive(registered, ours.ddp)(**entry["init_params"])
         if issubclass(registered, ours.single_device.stock_class):
@@ -270,6 +276,8 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
         return None
     precision = getattr(connector, namespace.precision_flag)
     reject_precision(backend, precision)
+    if isinstance(connector.strategy, classes(namespace).deepspeed):
+        return None  # Lightning's DeepSpeedPrecision, whose backward pass and step are the engine's
     if precision == FLOAT8:
         plugin = classes(namespace).float8_precision()
         plugin.bind(backend)

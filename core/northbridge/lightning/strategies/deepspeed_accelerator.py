@@ -1,0 +1,141 @@
+"""DeepSpeed's accelerator for a chip: chosen in place of the one that DeepSpeed detects when it is imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from northbridge.backend import Backend
+from northbridge.errors import UnsupportedError, VariableError
+
+if TYPE_CHECKING:
+    import torch
+
+_VARIABLE = "DS_ACCELERATOR"
+
+
+@dataclass(frozen=True)
+class Determinism:
+    """torch's settings of deterministic algorithms, which an accelerator of DeepSpeed may change."""
+
+    algorithms: bool
+    warn_only: bool
+    fills_memory: bool
+
+    @classmethod
+    def read(cls) -> Determinism:
+        """Return the settings of this process."""
+        import torch
+        import torch.utils.deterministic as memory
+
+        algorithms = torch.are_deterministic_algorithms_enabled()
+        return cls(
+            algorithms, torch.is_deterministic_algorithms_warn_only_enabled(), bool(memory.fill_uninitialized_memory)
+        )
+
+    def apply(self) -> None:
+        """Set them in this process."""
+        import torch
+        import torch.utils.deterministic as memory
+
+        torch.use_deterministic_algorithms(self.algorithms, warn_only=self.warn_only)
+        memory.fill_uninitialized_memory = self.fills_memory
+
+
+_wanted: dict[str, Determinism] = {}
+"""The settings with which each backend's accelerator runs."""
+
+
+def reject_missing(backend: Backend, asked: str, instead: str) -> None:
+    """Raise :class:`UnsupportedError` if DeepSpeed does not run on the chip, or is not installed."""
+    claim = backend.present_capabilities().deepspeed
+    reason = claim.reason if claim.denied else "DeepSpeed has no accelerator for it"
+    if claim.denied or backend.acceleration.deepspeed_accelerator is None:
+        raise UnsupportedError(
+            f"{asked} cannot run on {backend.name!r}: {reason}. Fix: {instead}", capability="deepspeed"
+        )
+    if find_spec("deepspeed") is None:
+        raise UnsupportedError(
+            f"{asked} needs DeepSpeed, which is not installed. Fix: pip install deepspeed", capability="deepspeed"
+        )
+
+
+def choose_accelerator(backend: Backend) -> Any:
+    """Let DeepSpeed run on the chip, whichever accelerator it had before; return the accelerator.
+
+    torch's deterministic algorithms stay as they are until :func:`run_as_wanted`. Raises :class:`VariableError` if the
+    environment names another accelerator.
+    """
+    name = str(backend.acceleration.deepspeed_accelerator)
+    is_deepspeeds = "." not in name
+    asked = os.environ.get(_VARIABLE)
+    if asked is not None and asked != name:
+        raise VariableError(f"{_VARIABLE}={asked!r} is not for {backend.name!r}. Fix: unset it", variable=_VARIABLE)
+    if is_deepspeeds:
+        os.environ[_VARIABLE] = name  # where several are importable, DeepSpeed would choose by its own order
+    before = Determinism.read()
+    try:
+        real: Any = import_module("deepspeed.accelerator.real_accelerator")
+        first = real.get_accelerator()
+        if is_deepspeeds and first._name != name:
+            real.set_accelerator(None)
+            real.get_accelerator()
+        elif not is_deepspeeds and f"{type(first).__module__}.{type(first).__qualname__}" != name:
+            module, _, kind = name.rpartition(".")
+            real.set_accelerator(getattr(import_module(module), kind)())
+        chosen = real.get_accelerator()
+        if chosen is not first:
+            _replace_kept(first, chosen)
+        now = Determinism.read()
+        if backend.name not in _wanted or now != before:
+            _wanted[backend.name] = now
+    finally:
+        before.apply()
+    return chosen
+
+
+def _replace_kept(first: Any, chosen: Any) -> None:
+    """Replace what DeepSpeed's modules keep of the accelerator that was there when they were imported."""
+    utils: Any = import_module("deepspeed.runtime.utils")
+    utils.torch_memory_reserved, utils.torch_max_memory_reserved = chosen.memory_reserved, chosen.max_memory_reserved
+    modules = [module for name, module in sys.modules.items() if name.startswith("deepspeed.ops.")]
+    for module in modules:
+        for name, kept in list(vars(module).items()):
+            if name.endswith("Builder") and isinstance(kept, type) and kept is first.get_op_builder(name):
+                setattr(module, name, chosen.get_op_builder(name))
+
+
+def run_as_wanted(backend: Backend) -> Determinism:
+    """Set torch's deterministic algorithms as the accelerator wants them; return the settings before."""
+    before = Determinism.read()
+    _wanted[backend.name].apply()
+    return before
+
+
+def place(accelerator: Any, root: torch.device) -> None:
+    """Let ``accelerator`` name this rank's device."""
+    name = type(accelerator).device_name
+
+    def device_name(index: int | str | None = None) -> str:
+        # DeepSpeed asks with LOCAL_RANK, a string, as if it were the index of the rank's device.
+        return str(name(accelerator, root.index if isinstance(index, str) else index))
+
+    accelerator.device_name = device_name
+
+
+def reject_disks(backend: Backend, accelerator: Any, config: Mapping[str, Any], remote_device: str | None) -> None:
+    """Raise :class:`UnsupportedError` if ``config`` offloads to NVMe and DeepSpeed has no operator for it here."""
+    zero = config.get("zero_optimization") or {}
+    offloads = {part: (zero.get(part) or {}).get("device") for part in ("offload_optimizer", "offload_param")}
+    to_disk = [part for part, device in {**offloads, "remote_device": remote_device}.items() if device == "nvme"]
+    builder = accelerator.get_op_builder("AsyncIOBuilder") if to_disk else None
+    if to_disk and (builder is None or builder.__name__ == "NotImplementedBuilder"):
+        raise UnsupportedError(
+            f"{to_disk[0]} to 'nvme': DeepSpeed has no AsyncIO operator for {backend.name!r}. Fix: offload to 'cpu'",
+            capability="deepspeed",
+        )
