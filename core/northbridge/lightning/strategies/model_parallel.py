@@ -111,7 +111,7 @@ class _FabricModelParallelMixin(_FabricMixin, _ModelParallelMixin):
         """Set up ``module`` with reductions that the chip supports, and move unsharded tensors to the chip."""
         module = super().setup_module(module)
         self._add_up_gradients(module)
-        _move_whole_tensors(module, self.root_device)
+        move_whole_tensors(module, self.root_device)
         self._warn_of(module)
         return module
 
@@ -162,7 +162,7 @@ def _wait_for(metadata: Path, target: Path) -> None:
         time.sleep(0.1)
 
 
-def _move_whole_tensors(module: torch.nn.Module, device: torch.device) -> None:
+def move_whole_tensors(module: torch.nn.Module, device: torch.device) -> None:
     """Move the tensors that the user has not sharded, in place, so that an optimizer keeps the same parameters."""
     from torch.distributed.tensor import DTensor
 
