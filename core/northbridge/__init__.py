@@ -89,12 +89,14 @@ if TYPE_CHECKING:
         unsupported_names as unsupported_names,
     )
     from northbridge.lightning.vendor_names.precision import (
+        DeepSpeedPrecisionName as DeepSpeedPrecisionName,
         FSDPPrecisionName as FSDPPrecisionName,
         PrecisionName as PrecisionName,
     )
     from northbridge.lightning.vendor_names.profiler import ProfilerName as ProfilerName
     from northbridge.lightning.vendor_names.strategies import (
         DDPStrategyName as DDPStrategyName,
+        DeepSpeedStrategyName as DeepSpeedStrategyName,
         FSDPStrategyName as FSDPStrategyName,
         SingleDeviceStrategyName as SingleDeviceStrategyName,
     )
@@ -175,10 +177,11 @@ _HOMES = {
     "northbridge.lightning.sharded_blocks": ("shard_blocks",),
     "northbridge.lightning.vendor_names.strategies": (
         "DDPStrategyName",
+        "DeepSpeedStrategyName",
         "FSDPStrategyName",
         "SingleDeviceStrategyName",
     ),
-    "northbridge.lightning.vendor_names.precision": ("FSDPPrecisionName", "PrecisionName"),
+    "northbridge.lightning.vendor_names.precision": ("DeepSpeedPrecisionName", "FSDPPrecisionName", "PrecisionName"),
     "northbridge.lightning.vendor_names.profiler": ("ProfilerName",),
     "northbridge.lightning.vendor_names.names": (
         "AcceleratorName",

@@ -43,6 +43,14 @@ class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
     )
 
 
+class SDAADeepSpeedStrategy(northbridge.DeepSpeedStrategyName, backend="sdaa"):
+    """DeepSpeed's ZeRO: ``strategy="sdaa_deepspeed"``, ``"sdaa_deepspeed_stage_3"`` and so on."""
+
+
+class SDAADeepSpeedPrecisionPlugin(northbridge.DeepSpeedPrecisionName, backend="sdaa"):
+    """A precision of a run with DeepSpeed: ``precision="bf16-mixed"``."""
+
+
 class SDAAFSDPStrategy(northbridge.FSDPStrategyName, backend="sdaa"):
     """Torch's first FSDP over TCCL: ``strategy="fsdp"``. It trains in 32-true unless a precision is given."""
 
@@ -69,8 +77,5 @@ class SingleSDAAStrategy(northbridge.SingleDeviceStrategyName, backend="sdaa"):
 __getattr__ = northbridge.unsupported_names(
     __name__,
     backend="sdaa",
-    instead={
-        "SDAADeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='ddp' and precision='bf16-mixed'"),
-        "SDAADeepSpeedStrategy": ("deepspeed", "write strategy='ddp'"),
-    },
+    instead={},
 )

@@ -75,8 +75,8 @@ def _hold_given(backend: Backend, ids: list[str], count: int) -> list[int]:
         while (holder := _hold(backend, f"id {each}")) is not None:
             if time.monotonic() > deadline:
                 raise DeviceBusyError(
-                    f"process {holder} holds device {each} of {backend.name!r}, which Ray gave this worker. Fix: end it,"
-                    " or give each Ray node its own devices",
+                    f"process {holder} holds device {each} of {backend.name!r}, which Ray gave this worker. Fix: end"
+                    " it, or give each Ray node its own devices",
                     backend=backend.name,
                 )
             time.sleep(_LOOK_SECONDS)

@@ -13,6 +13,7 @@ DDPStrategy = _ours.ddp
 ModelParallelStrategy = _ours.model_parallel
 FSDPStrategy = _ours.fsdp
 FSDPPrecision = _ours.fsdp_precision
+DeepSpeedStrategy = _ours.deepspeed
 CheckpointIO = _ours.checkpoint_io
 Float8Precision = _ours.float8_precision
 Float8Inference = _ours.float8_inference

@@ -119,8 +119,8 @@ class TestErrors:
         with pytest.raises(northbridge.DeviceBusyError) as caught:
             ray_worker.devices_of_worker(acme, 1)
         assert str(caught.value) == (
-            f"Ray workers (process {os.getpid()}) hold 1 of 1 devices of {acme.name!r}, and this one needs 1. Fix: start"
-            f" Ray with resources={{{acme.name!r}: 1}}"
+            f"Ray workers (process {os.getpid()}) hold 1 of 1 devices of {acme.name!r}, and this one needs 1. Fix:"
+            f" start Ray with resources={{{acme.name!r}: 1}}"
         )
 
     def test_part_of_a_device_is_refused(self, tell: Any, acme: northbridge.Backend) -> None:

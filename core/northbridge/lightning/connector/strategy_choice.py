@@ -31,12 +31,12 @@ from northbridge.lightning.plugins.precision import (
     reject_plugin,
     reject_precision,
 )
+from northbridge.lightning.strategies.deepspeed_accelerator import reject_missing
 from northbridge.lightning.user_classes import derive
 from northbridge.lightning.vendor_names.entry_points import Alias
 
 _UNSUPPORTED = {
     "dp": (("dp", "DataParallelStrategy"), "only CUDA runs several devices in one process"),
-    "deepspeed": (("deepspeed", "DeepSpeedStrategy"), "DeepSpeed is not supported yet"),
     "xla": (
         ("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy", "XLAFSDPStrategy"),
         "it is for XLA devices",
@@ -120,6 +120,10 @@ def reject_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> No
         )
     word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
     asked = {word} if isinstance(strategy, str) else {each.__name__ for each in type(strategy).__mro__}
+    if "DeepSpeedStrategy" in asked or (isinstance(strategy, str) and word.startswith("deepspeed")):
+        reject_missing(
+            backend, f"strategy={word!r}", f"{namespace.host}(accelerator={name!r}, strategy='ddp')"
+        )
     for kind, (words, reason) in _UNSUPPORTED.items():
         if asked.intersection(words) or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
             claim = backend.capabilities.claims().get(kind, not_driven)
@@ -155,7 +159,7 @@ def build_strategy(namespace: Namespace, connector: Any) -> Any:
         if isinstance(registered, Alias):  # from code that patched Lightning: a user's alias is resolved by now
             kind = registered().kind
             registered = next(each for each in ours.strategies if each.__name__ == kind)
-        for kind in (ours.ddp, ours.fsdp):
+        for kind in (ours.deepspeed, ours.ddp, ours.fsdp):
             if issubclass(registered, kind.stock_class):
                 return derive(registered, kind)(**entry["init_params"])
         if issubclass(registered, ours.single_device.stock_class):
@@ -187,14 +191,21 @@ def _settle_layer_sync(namespace: Namespace, connector: Any) -> None:
             capability="sync_batchnorm",
         )
     ours = classes(namespace)
-    if isinstance(connector._strategy_flag, (ours.model_parallel, ours.model_parallel.stock_class)):
+    flag: Any = connector._strategy_flag
+    kind = namespace.strategy_registry[flag]["strategy"] if isinstance(flag, str) else type(flag)
+    sharded = next((each for each in (ours.model_parallel, ours.deepspeed) if _is_kind(kind, each.stock_class)), None)
+    if sharded is not None:
         raise UnsupportedError(
-            "ModelParallelStrategy ignores sync_batchnorm=True. Fix: call SyncBatchNorm.convert_sync_batchnorm()"
+            f"{sharded.__name__} ignores sync_batchnorm=True. Fix: call SyncBatchNorm.convert_sync_batchnorm()"
             " in configure_model()",
             capability="sync_batchnorm",
         )
     if type(connector._layer_sync) is namespace.module("plugins.layer_sync").TorchSyncBatchNorm:
         connector._layer_sync = ours.layer_sync(backend.name)
+
+
+def _is_kind(cls: Any, base: Any) -> bool:
+    return isinstance(cls, type) and issubclass(cls, base)
 
 
 def _build_single(single_device: Any, connector: Any) -> Any:
@@ -257,6 +268,12 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
     ours = classes(namespace)
     if isinstance(connector.strategy, ours.fsdp) or isinstance(plugin, ours.fsdp_precision.stock_class):
         return _build_fsdp_precision(namespace, connector, plugin)
+    sharded = isinstance(connector.strategy, ours.deepspeed)
+    if sharded and not isinstance(plugin, (namespace.module("plugins").DeepSpeedPrecision, type(None))):
+        raise UnsupportedError(
+            f"DeepSpeed computes gradients by itself, without {type(plugin).__name__}. Fix: precision='bf16-mixed'",
+            capability="precision",
+        )
     if plugin is not None:
         if isinstance(plugin, (classes(namespace).float8_precision, classes(namespace).float8_inference)):
             plugin.bind(backend)
@@ -264,6 +281,8 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
         return None
     precision = getattr(connector, namespace.precision_flag)
     reject_precision(backend, precision)
+    if sharded:
+        return None  # Lightning's DeepSpeedPrecision, whose backward pass and step are the engine's
     if precision == FLOAT8:
         plugin = classes(namespace).float8_precision()
         plugin.bind(backend)

@@ -82,6 +82,20 @@ class PrecisionName(VendorName):
         return self.answer(attribute) if is_lightnings else object.__getattribute__(self, attribute)
 
 
+class DeepSpeedPrecisionName(PrecisionName):
+    """A vendor's name for the precision of a run with DeepSpeed; ``precision="bf16-mixed"`` means the same."""
+
+    kind = "DeepSpeedPrecision"
+    homes: ClassVar[frozenset[str]] = frozenset(
+        f"{namespace.name}.plugins.precision.deepspeed" for namespace in NAMESPACES.values()
+    )
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        word = self.words[self.precision]
+        reject_precision(load(get(self.backend_name)), word)
+        return namespace.module("plugins").DeepSpeedPrecision(word)
+
+
 class FSDPPrecisionName(PrecisionName):
     """A vendor's name for the precision of a run with FSDP; ``precision="bf16-mixed"`` means the same."""
 

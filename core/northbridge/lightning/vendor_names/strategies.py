@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
-from northbridge.errors import ArgumentsError
+from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.chip import _ChipMixin
 from northbridge.lightning.vendor_names import precision
 from northbridge.lightning.vendor_names.arguments import arguments_of_ddp, arguments_of_fsdp
-from northbridge.lightning.vendor_names.draft import draft_of
+from northbridge.lightning.vendor_names.draft import draft_of, namespace_at_hand
 from northbridge.lightning.vendor_names.names import AcceleratorName, CheckpointIOName, VendorName, is_open
 
 PRECISION_OF_STRATEGY = ("precision_plugin", "precision")
@@ -145,6 +145,39 @@ class FSDPStrategyName(_ParallelStrategyName):
     @classmethod
     def passed_on(cls) -> Collection[str]:
         return (*super().passed_on(), *arguments_of_fsdp())
+
+
+class DeepSpeedStrategyName(StrategyName):
+    """A vendor's name for the DeepSpeed strategy; it accepts the arguments of Lightning's."""
+
+    kind = "DeepSpeedStrategy"
+    positional: ClassVar[tuple[str, ...]] = ("accelerator", "zero_optimization", "stage")
+    _of_inference = frozenset(
+        {
+            "dtype",
+            "enable_cuda_graph",
+            "kernel_inject",
+            "mp_size",
+            "replace_with_kernel_inject",
+            "tensor_parallel",
+            "tp",
+        }
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        asked = sorted(self._of_inference.intersection(kwargs))
+        if asked:
+            raise UnsupportedError(
+                f"{type(self).__name__}({asked[0]}=…) is for deepspeed.init_inference(), which no strategy calls here."
+                " Fix: leave it out; stage=3 shards predict() too",
+                capability="deepspeed",
+            )
+        super().__init__(*args, **kwargs)
+
+    @classmethod
+    def passed_on(cls) -> Collection[str]:
+        stock: Any = classes(namespace_at_hand()).deepspeed.stock_class
+        return (*super().passed_on(), *tuple(inspect.signature(stock.__init__).parameters)[1:])
 
 
 def count_as_lightnings(namespace: Namespace) -> None:
