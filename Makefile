@@ -66,7 +66,7 @@ mypy: setup
 pyright: setup
 	$(RUN)/pyright --project . # and not the configuration of a folder above
 
-bench: setup ## measure against the CPU and Gloo; writes bench/report.json and docs/measured.md, and its picture
+bench: setup engines ## measure against the CPU and Gloo; writes bench/report.json and docs/measured.md, and its picture
 	@echo "make bench: measuring, about an hour on 2 cores; leave the machine alone meanwhile. GO_ON=1 goes on with a run that was stopped"
 	@$(RUN)/python -m bench $(if $(GO_ON),--go-on)
 

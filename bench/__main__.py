@@ -38,6 +38,7 @@ MEASUREMENTS: dict[str, Callable[..., Measurement]] = {
     "step-transformer": partial(step.measure_step, "transformer", steps=8),
     "step-captured": operation.measure_captured_step,
     "step-ddp": step.measure_ddp_step,
+    "step-ray": partial(step.measure_ddp_step, ray=True),
     "step-hpu": partial(step.measure_simulated_step, "hpu", devices=1),
     "step-hpu-ddp": partial(step.measure_simulated_step, "hpu", devices=2),
     "step-sdaa": partial(step.measure_simulated_step, "sdaa", devices=1),

@@ -31,6 +31,7 @@ BOUNDS = (
     Bound("step-transformer", "training step, Transformer, 4×256, sequence 128, batch 8: cpu_sim ÷ CPU", "×", 1.05),
     Bound("step-captured", "training step of many small operations on cpu_sim: captured ÷ eager", "×", 0.9),
     Bound("step-ddp", "2-rank DDP step, ConvNet: cpu_sim over simccl ÷ CPU over Gloo", "×", 1.05),
+    Bound("step-ray", "2-rank step of RayDDPStrategy, ConvNet: cpu_sim over simccl ÷ CPU over Gloo", "×", 1.10),
     Bound("step-hpu", "training step, ConvNet: the simulated Gaudi ÷ cpu_sim", "×", 1.05),
     Bound("step-hpu-ddp", "2-rank DDP step, ConvNet: the simulated Gaudi ÷ cpu_sim", "×", 1.05),
     Bound("step-sdaa", "training step, ConvNet: the simulated Teco card ÷ cpu_sim", "×", 1.05),

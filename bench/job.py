@@ -28,10 +28,14 @@ class Job:
     watched: bool = False
     """True if RecompilationMonitor watches."""
 
+    ray: bool = False
+    """True if Ray Train's strategy trains in Ray's local mode, in which torchrun starts the ranks."""
+
     @property
     def command(self) -> list[str]:
         """The command line of a worker that does this job alone."""
-        return [*_WORKER, json.dumps(asdict(self))]
+        torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={self.devices}"]
+        return [sys.executable, *(torchrun if self.ray else []), *_WORKER, json.dumps(asdict(self))]
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Answer:
     peak_bytes: int
 
 
-_WORKER = [sys.executable, "-m", "bench.worker"]
+_WORKER = ["-m", "bench.worker"]
 
 # The CPU is measured as Lightning alone has it.
 CPU_ENVIRONMENT = {"NORTHBRIDGE_DISABLE": "1"}
@@ -52,12 +56,13 @@ ENVIRONMENTS = {"cpu": CPU_ENVIRONMENT, **{chip: {"NORTHBRIDGE_SIMULATE": chip} 
 
 def launch(job: Job, **environ: str) -> Answer:
     """Do one job in a process, or ranks, of its own. Raises :class:`bench.child.MeasurementError`."""
-    environment = {**ENVIRONMENTS.get(job.accelerator, {}), **environ}
+    ray = {"PYTHONPATH": str(child.ROOT / ".engines")} if job.ray else {}
+    environment = {**ENVIRONMENTS.get(job.accelerator, {}), **ray, **environ}
     return Answer(**json.loads(child.run(job.command, environ=environment)))
 
 
 @contextlib.contextmanager
 def worker(environ: Mapping[str, str] | None = None) -> Iterator[Callable[[Job], Answer]]:
     """Start a worker that does one job after another, and sleeps in between."""
-    with child.conversation(_WORKER, environ=environ) as ask:
+    with child.conversation([sys.executable, *_WORKER], environ=environ) as ask:
         yield lambda job: Answer(**ask(asdict(job)))

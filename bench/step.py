@@ -24,9 +24,9 @@ def measure_step(task: str, *, steps: int, quick: bool) -> Measurement:
     return ratio(pairs, _NAMES, "ms", 1e3)
 
 
-def measure_ddp_step(*, quick: bool) -> Measurement:
+def measure_ddp_step(*, quick: bool, ray: bool = False) -> Measurement:
     """Launch two ranks in turn, a thread each: simccl on the chip, Gloo on the CPU."""
-    chip, cpu = (Job("convnet", accelerator, 30, devices=2, threads=1) for accelerator in _NAMES)
+    chip, cpu = (Job("convnet", accelerator, 30, devices=2, threads=1, ray=ray) for accelerator in _NAMES)
     pairs = interleave(lambda: launch(chip).step_seconds, lambda: launch(cpu).step_seconds, 2 if quick else 9)
     return ratio(pairs, _NAMES, "ms", 1e3)
 

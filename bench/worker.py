@@ -55,9 +55,8 @@ def train(job: Job) -> Answer | None:
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
             accelerator=job.accelerator,
-            devices=job.devices,
             precision=job.precision,  # type: ignore[arg-type]  # one of Lightning's words
-            strategy="ddp" if job.devices > 1 else "auto",
+            **_ranks(job),
             max_epochs=1,
             callbacks=[*callbacks, timer],
             logger=False,
@@ -76,12 +75,32 @@ def train(job: Job) -> Answer | None:
     return Answer(timer.seconds, logged, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
+def _ranks(job: Job) -> dict[str, Any]:
+    """Return the Trainer's arguments that say how many ranks train, and by which strategy."""
+    if job.ray:
+        from ray.train.lightning import RayDDPStrategy, RayLightningEnvironment
+
+        return {"devices": "auto", "strategy": RayDDPStrategy(), "plugins": [RayLightningEnvironment()]}
+    return {"devices": job.devices, "strategy": "ddp" if job.devices > 1 else "auto"}
+
+
+def train_with_ray(job: Job) -> Answer | None:
+    """Do what :func:`train` does, called by Ray Train in this process."""
+    from ray.train import ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    answers: list[Answer | None] = []
+    TorchTrainer(lambda: answers.append(train(job)), scaling_config=ScalingConfig(num_workers=0)).fit()
+    return answers[0]
+
+
 def main() -> None:
     """Answer each job with its :class:`Answer`."""
     warnings.filterwarnings("ignore", category=UserWarning)  # Lightning's advice: a logger, more dataloader workers
     answers = Answers.capture_stdout()
     for question in questions(sys.argv[1:] or sys.stdin):
-        answer = train(Job(**question))
+        job = Job(**question)
+        answer = train_with_ray(job) if job.ray else train(job)
         if answer is not None:
             answers.give(asdict(answer))
 

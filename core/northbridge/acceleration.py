@@ -42,6 +42,13 @@ class Acceleration:
     device_type: str = ""
     """The torch device type of the backend. ``Backend`` sets it."""
 
+    deepspeed_accelerator: str | None = None
+    """DeepSpeed's accelerator for the chip; None if it has none. Claim ``deepspeed``.
+
+    DeepSpeed's own name of it, as in ``DS_ACCELERATOR``, or ``module.Class`` of one that the backend brings, which is
+    imported and made when a run with DeepSpeed begins.
+    """
+
     def graph(self) -> Graph:
         """Return an empty graph for the current device. Called for each capture; claim ``graphs``.
 

@@ -29,6 +29,10 @@ class Simulation:
     autoloads: tuple[str, ...] = ()
     """The stand-ins that ``import torch`` imports at its end, as it would import the vendor's modules."""
 
+    found: Mapping[str, str] = field(default_factory=dict)
+    """Names in other packages' modules that are true if the vendor's package was found: module and name. Modules that
+    were imported before the stand-ins could be found have looked in vain, and are corrected."""
+
     tools: Mapping[str, Path] = field(default_factory=dict)
     """Stand-ins for the vendor's commands, by name: one Python file each, for :func:`northbridge.run_tool`."""
 

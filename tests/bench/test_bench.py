@@ -32,6 +32,7 @@ LIMITS = {
     "step-convnet": (1.05, "×"),
     "step-transformer": (1.05, "×"),
     "step-ddp": (1.05, "×"),
+    "step-ray": (1.10, "×"),
     "step-captured": (0.9, "×"),
     "step-hpu": (1.05, "×"),
     "step-hpu-ddp": (1.05, "×"),

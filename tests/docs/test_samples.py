@@ -25,6 +25,7 @@ AFRESH = (
     "README.md",
     "docs/float8.md",
     "docs/getting-started.md",
+    "docs/ray.md",
     "docs/simulated-gaudi.md",
     "docs/simulated-teco.md",
     *VENDORS,
@@ -42,7 +43,7 @@ COMMANDS = [
 
 
 def _environ(page: str, install: Install) -> dict[str, str]:
-    if page == "docs/float8.md":
+    if page in ("docs/float8.md", "docs/ray.md"):
         return with_engines()
     if page not in VENDORS:
         return dict(os.environ)

@@ -29,6 +29,8 @@ _TOTALS = {
 class HPUAcceleration(northbridge.Acceleration):
     """The extensions in ``habana_frameworks.torch``. A name that a release lacks is recorded, and torch's is used."""
 
+    deepspeed_accelerator: str | None = "hpu"
+
     def __init__(self) -> None:
         self._clips: dict[tuple[float, torch.dtype], Any] = {}
 

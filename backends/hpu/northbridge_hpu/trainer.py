@@ -53,6 +53,18 @@ class HPUDDPStrategy(HPUParallelStrategy, backend="hpu"):
     """The DDP strategy over HCCL: ``strategy="hpu_ddp"``."""
 
 
+class HPUDeepSpeedStrategy(northbridge.DeepSpeedStrategyName, backend="hpu"):
+    """DeepSpeed's ZeRO on HPUs: ``strategy="hpu_deepspeed"``, ``"hpu_deepspeed_stage_3"`` and so on."""
+
+
+class HPUDeepSpeedPrecisionPlugin(northbridge.DeepSpeedPrecisionName, backend="hpu"):
+    """A precision of a run with DeepSpeed: ``precision="bf16-mixed"``."""
+
+
+class HPUFSDPStrategy(northbridge.FSDPStrategyName, backend="hpu"):
+    """Torch's first FSDP over HCCL: ``strategy="fsdp"``. It trains in 32-true unless a precision is given."""
+
+
 class HPUCheckpointIO(northbridge.CheckpointIOName, backend="hpu"):
     """Default checkpoint plugin of every strategy on HPUs."""
 
@@ -143,6 +155,13 @@ def _skip_all(_name: str, _layer: torch.nn.Module) -> bool:
     return True
 
 
+class HPUFSDPPrecision(northbridge.FSDPPrecisionName, backend="hpu"):
+    """A precision of FSDP on HPUs: ``precision="bf16-mixed"``."""
+
+    positional = ("precision", "device", "recipe", "replace_layers")
+    without_meaning = MappingProxyType(dict.fromkeys(("recipe", "replace_layers"), "FSDP has no float8"))
+
+
 class HPUProfiler(northbridge.ProfilerName, backend="hpu"):
     """Lightning's PyTorchProfiler with the HPU's events: ``profiler="pytorch"``."""
 
@@ -157,14 +176,10 @@ _unsupported = northbridge.unsupported_names(
     __name__,
     backend="hpu",
     instead={
-        "HPUDeepSpeedPrecisionPlugin": ("deepspeed", f"{_DDP} and precision='bf16-mixed'"),
-        "HPUDeepSpeedStrategy": ("deepspeed", _DDP),
         "HPUDataModule": (
             "data_loaders",
             "in train_dataloader() of a LightningDataModule, return HabanaDataLoader(ImageFolder(…), batch_size=32)",
         ),
-        "HPUFSDPPrecision": ("fsdp", f"{_DDP} and precision='bf16-mixed'"),
-        "HPUFSDPStrategy": ("fsdp", _DDP),
     },
 )
 

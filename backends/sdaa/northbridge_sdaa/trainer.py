@@ -43,6 +43,25 @@ class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
     )
 
 
+class SDAADeepSpeedStrategy(northbridge.DeepSpeedStrategyName, backend="sdaa"):
+    """DeepSpeed's ZeRO: ``strategy="sdaa_deepspeed"``, ``"sdaa_deepspeed_stage_3"`` and so on."""
+
+
+class SDAADeepSpeedPrecisionPlugin(northbridge.DeepSpeedPrecisionName, backend="sdaa"):
+    """A precision of a run with DeepSpeed: ``precision="bf16-mixed"``."""
+
+
+class SDAAFSDPStrategy(northbridge.FSDPStrategyName, backend="sdaa"):
+    """Torch's first FSDP over TCCL: ``strategy="fsdp"``. It trains in 32-true unless a precision is given."""
+
+
+class SDAAFSDPPrecision(northbridge.FSDPPrecisionName, backend="sdaa"):
+    """A precision of FSDP: ``precision="bf16-mixed"``."""
+
+    positional = ("precision", "device", "recipe", "replace_layers")
+    without_meaning = MappingProxyType(dict.fromkeys(("recipe", "replace_layers"), "FSDP has no float8"))
+
+
 class SDAACheckpointIO(northbridge.CheckpointIOName, backend="sdaa"):
     """Default checkpoint plugin of every strategy on the chip."""
 
@@ -58,10 +77,5 @@ class SingleSDAAStrategy(northbridge.SingleDeviceStrategyName, backend="sdaa"):
 __getattr__ = northbridge.unsupported_names(
     __name__,
     backend="sdaa",
-    instead={
-        "SDAADeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='ddp' and precision='bf16-mixed'"),
-        "SDAADeepSpeedStrategy": ("deepspeed", "write strategy='ddp'"),
-        "SDAAFSDPPrecision": ("fsdp", "write strategy='ddp' and precision='bf16-mixed'"),
-        "SDAAFSDPStrategy": ("fsdp", "write strategy='ddp'"),
-    },
+    instead={},
 )

@@ -12,25 +12,34 @@ from northbridge.launch.rendezvous import store_of_attempt
 
 if TYPE_CHECKING:
     import torch
+    from torch._C._distributed_c10d import Store
 
     from northbridge.collective import Collective
 
 
 def start(
-    collective: Collective, *, rank: int, world_size: int, timeout: timedelta | None, device: torch.device
+    collective: Collective,
+    *,
+    rank: int,
+    world_size: int,
+    timeout: timedelta | None,
+    device: torch.device,
+    store: Store | None = None,
 ) -> None:
     """Start the default process group of this rank on ``collective``.
 
     The strategies for several devices call it once per rank, after selecting the device and setting ``MASTER_ADDR`` and
-    ``MASTER_PORT``. Raises :class:`CollectiveError` if torch has no library of that name, or ranks do not appear.
-    Raises :class:`VariableError` if a variable gives the group to another library.
+    ``MASTER_PORT``, or with the ``store`` in which the ranks meet. Raises :class:`CollectiveError` if torch has no
+    library of that name, or ranks do not appear. Raises :class:`VariableError` if a variable gives the group to another
+    library.
     """
     import torch.distributed
 
     _reject_torchcomms(collective.name)
     flight_recorder.begin(rank, world_size)
     ignore_doubt_about_device()
-    store = store_of_attempt(rank, world_size, timeout)
+    if store is None:
+        store = store_of_attempt(rank, world_size, timeout)
     try:
         collective.initialize(rank=rank, world_size=world_size, timeout=timeout, device=device, store=store)
     except AssertionError as error:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from northbridge.lightning.strategies.chip import LoadFirst
+from northbridge.lightning.strategies.ray import _RayMixin, is_rays
 
 
 def derive(theirs: Any, ours: Any) -> Any:
@@ -27,7 +28,8 @@ def _join(theirs: Any, ours: Any) -> Any:
         return _rebuild, (name and LoadFirst(name), theirs, *_by_name(ours)), state
 
     names = {"__module__": theirs.__module__, "__qualname__": theirs.__qualname__, "__reduce__": __reduce__}
-    return type(theirs.__name__, (theirs, ours), names)
+    first = (_RayMixin,) if is_rays(theirs) else ()
+    return type(theirs.__name__, (*first, theirs, ours), names)
 
 
 def _by_name(ours: Any) -> tuple[Any, str]:

@@ -62,6 +62,20 @@ def test_the_stand_ins_can_be_imported_when_torch_has_been(site: Site) -> None:
     }
 
 
+LOOKED = """
+import json, sys, types
+other = sys.modules["another_package"] = types.ModuleType("another_package")
+other.STOOD_IN_FOUND = False
+import torch
+print(json.dumps(other.STOOD_IN_FOUND))
+"""
+
+
+def test_package_that_looked_before_learns_of_the_stand_ins(site: Site) -> None:
+    assert site.answer(LOOKED, NORTHBRIDGE_SIMULATE="stood_in") is True
+    assert site.answer(LOOKED) is False
+
+
 def test_unknown_name_is_an_error_and_runs_nothing_else(site: Site) -> None:
     told = site.answer(tell("acme"), NORTHBRIDGE_SIMULATE="Stood_In")
 

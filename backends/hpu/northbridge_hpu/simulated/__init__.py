@@ -28,5 +28,6 @@ def northbridge_simulation() -> northbridge.Simulation:
         page="docs/simulated-gaudi.md",
         dev=lambda: HPUSimSettings.read().folder,
         autoloads=("habana_frameworks.autoload",),  # in the vendor's mode, and by the vendor's variable
+        found={"ray._private.accelerators.hpu": "HPU_PACKAGE_AVAILABLE"},  # a Ray worker imports Ray before torch
         strict_options=northbridge_cpu_sim.STRICT_OPTIONS,
     )

@@ -26,6 +26,11 @@ def parse_devices(devices: object, *, count: int, name: str) -> list[int]:
     return _check_indices(list(devices), count=count, asked=asked, name=name)
 
 
+def names_indices(asked: object) -> bool:
+    """Return True if ``devices=`` names indices, and not a number of devices."""
+    return isinstance(asked, (list, tuple)) or (isinstance(asked, str) and "," in asked)
+
+
 def _read(text: str, *, asked: str, name: str) -> int | list[int]:
     if text.strip() == "auto":
         return -1

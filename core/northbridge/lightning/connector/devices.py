@@ -7,7 +7,11 @@ from typing import Any
 import torch
 
 from northbridge.errors import DevicesError
+from northbridge.launch.ray_worker import runtime_context
+from northbridge.lightning.accelerators.device_indices import names_indices
+from northbridge.lightning.connector.ray_devices import settle_share, settle_worker
 from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.strategies.ray import is_rays
 
 
 def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:
@@ -19,6 +23,11 @@ def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:
     many, a notebook uses one device, as Lightning does on CUDA. Called after the connector has read ``devices=``.
     """
     strategy = connector._strategy_flag
+    if is_rays(type(strategy)):
+        settle_worker(connector, asked)
+        return
+    if runtime_context() is not None:
+        settle_share(connector, asked)
     listed = getattr(strategy, "parallel_devices", None)
     if listed:
         strategy.parallel_devices = connector._parallel_devices = _index(connector, listed, asked)
@@ -48,7 +57,7 @@ def _index(connector: Any, listed: list[torch.device], asked: Any) -> list[torch
     unnamed = None in given
     meant = accelerator.parse_devices(len(listed)) if unnamed else _check_indices(connector, given, written)
     if asked != "auto":
-        if len(indices) != len(listed) or (_names_indices(asked) and not unnamed and indices != given):
+        if len(indices) != len(listed) or (names_indices(asked) and not unnamed and indices != given):
             raise _contradiction(written, asked)
         if unnamed:
             meant = indices
@@ -66,13 +75,9 @@ def _index_one(connector: Any, device: torch.device, asked: Any) -> torch.device
         return connector.accelerator.get_parallel_devices(indices)[0]
     written = f"device='{device}'"
     _check_indices(connector, [device.index], written)
-    if _names_indices(asked) and indices != [device.index]:
+    if names_indices(asked) and indices != [device.index]:
         raise _contradiction(written, asked)
     return device
-
-
-def _names_indices(asked: Any) -> bool:
-    return isinstance(asked, (list, tuple)) or (isinstance(asked, str) and "," in asked)
 
 
 def _check_indices(connector: Any, indices: list[int], written: str) -> list[int]:

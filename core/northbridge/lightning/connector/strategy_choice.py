@@ -23,6 +23,7 @@ from northbridge.lightning.classes import classes
 from northbridge.lightning.connector.conversion import convert_arguments
 from northbridge.lightning.connector.registry import claim_name, drives_a_chip_by_itself, tell_of_predecessors
 from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.plugins.fsdp_precision import OF_FSDP
 from northbridge.lightning.plugins.precision import (
     FLOAT8,
     mixed_precision,
@@ -30,28 +31,18 @@ from northbridge.lightning.plugins.precision import (
     reject_plugin,
     reject_precision,
 )
+from northbridge.lightning.strategies.deepspeed_accelerator import reject_missing
 from northbridge.lightning.user_classes import derive
 from northbridge.lightning.vendor_names.entry_points import Alias
 
 _UNSUPPORTED = {
     "dp": (("dp", "DataParallelStrategy"), "only CUDA runs several devices in one process"),
-    "fsdp": (
-        ("fsdp", "FSDPStrategy", "XLAFSDPStrategy"),
-        "torch's FSDP1 is not supported, but FSDP2 is",
+    "xla": (
+        ("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy", "XLAFSDPStrategy"),
+        "it is for XLA devices",
     ),
-    "deepspeed": (("deepspeed", "DeepSpeedStrategy"), "DeepSpeed is not supported yet"),
-    "xla": (("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy"), "it is for XLA devices"),
 }
 """Strategies that cannot run on our chips: the first words of Lightning's names, the classes, and the reason."""
-
-_SHARDED = "strategy={namespace}.strategies.ModelParallelStrategy(…)"
-_SIZES = "; its data_parallel_size= is the number of devices, its tensor_parallel_size= is 1, and "
-_SHARDED_HOW = {
-    "Trainer": f"{_SIZES}configure_model() calls torch's fully_shard(layer, mesh=self.device_mesh['data_parallel']) for"
-    " each large layer and for the whole",
-    "Fabric": f"{_SIZES}its parallelize_fn= takes (model, mesh), and calls torch's"
-    " fully_shard(layer, mesh=mesh['data_parallel']) for each large layer and for the whole",
-}
 
 
 def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
@@ -147,15 +138,17 @@ def reject_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> No
         )
     word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
     asked = {word} if isinstance(strategy, str) else {each.__name__ for each in type(strategy).__mro__}
+    if "DeepSpeedStrategy" in asked or (isinstance(strategy, str) and word.startswith("deepspeed")):
+        reject_missing(
+            backend, f"strategy={word!r}", f"{namespace.host}(accelerator={name!r}, strategy='ddp')"
+        )
     for kind, (words, reason) in _UNSUPPORTED.items():
         if asked.intersection(words) or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
             claim = backend.capabilities.claims().get(kind, not_driven)
             claimed = "" if claim == not_driven else f" ({name!r} claims {claim.answer}: {claim.reason})"
-            instead = _SHARDED.format(namespace=namespace.name) if kind == "fsdp" else "strategy='ddp'"
-            how = _SHARDED_HOW[namespace.host] if kind == "fsdp" else ""
             raise UnsupportedError(
                 f"strategy={word!r} cannot run on {name!r}: {reason}{claimed}."
-                f" Fix: {namespace.host}(accelerator={name!r}, {instead}){how}",
+                f" Fix: {namespace.host}(accelerator={name!r}, strategy='ddp')",
                 capability=f"strategy {kind}",
             )
 
@@ -182,9 +175,11 @@ def build_strategy(namespace: Namespace, connector: Any) -> Any:
         entry = namespace.strategy_registry[flag]
         registered = entry["strategy"]
         if isinstance(registered, Alias):  # from code that patched Lightning: a user's alias is resolved by now
-            registered = ours.ddp if registered().kind == "DDPStrategy" else ours.single_device
-        if issubclass(registered, ours.ddp.stock_class):
-            return derive(registered, ours.ddp)(**entry["init_params"])
+            kind = registered().kind
+            registered = next(each for each in ours.strategies if each.__name__ == kind)
+        for kind in (ours.deepspeed, ours.ddp, ours.fsdp):
+            if issubclass(registered, kind.stock_class):
+                return derive(registered, kind)(**entry["init_params"])
         if issubclass(registered, ours.single_device.stock_class):
             return _build_single(derive(registered, ours.single_device), connector)
     for kind in ours.strategies:
@@ -214,14 +209,21 @@ def _settle_layer_sync(namespace: Namespace, connector: Any) -> None:
             capability="sync_batchnorm",
         )
     ours = classes(namespace)
-    if isinstance(connector._strategy_flag, (ours.model_parallel, ours.model_parallel.stock_class)):
+    flag: Any = connector._strategy_flag
+    kind = namespace.strategy_registry[flag]["strategy"] if isinstance(flag, str) else type(flag)
+    sharded = next((each for each in (ours.model_parallel, ours.deepspeed) if _is_kind(kind, each.stock_class)), None)
+    if sharded is not None:
         raise UnsupportedError(
-            "ModelParallelStrategy ignores sync_batchnorm=True. Fix: call SyncBatchNorm.convert_sync_batchnorm()"
+            f"{sharded.__name__} ignores sync_batchnorm=True. Fix: call SyncBatchNorm.convert_sync_batchnorm()"
             " in configure_model()",
             capability="sync_batchnorm",
         )
     if type(connector._layer_sync) is namespace.module("plugins.layer_sync").TorchSyncBatchNorm:
         connector._layer_sync = ours.layer_sync(backend.name)
+
+
+def _is_kind(cls: Any, base: Any) -> bool:
+    return isinstance(cls, type) and issubclass(cls, base)
 
 
 def _build_single(single_device: Any, connector: Any) -> Any:
@@ -281,6 +283,15 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
     """Build the precision plugin for the flags in ``connector``; None if Lightning's own choice is right."""
     backend = connector.accelerator.backend
     plugin = getattr(connector, namespace.precision_object)
+    ours = classes(namespace)
+    if isinstance(connector.strategy, ours.fsdp) or isinstance(plugin, ours.fsdp_precision.stock_class):
+        return _build_fsdp_precision(namespace, connector, plugin)
+    sharded = isinstance(connector.strategy, ours.deepspeed)
+    if sharded and not isinstance(plugin, (namespace.module("plugins").DeepSpeedPrecision, type(None))):
+        raise UnsupportedError(
+            f"DeepSpeed computes gradients by itself, without {type(plugin).__name__}. Fix: precision='bf16-mixed'",
+            capability="precision",
+        )
     if plugin is not None:
         if isinstance(plugin, (classes(namespace).float8_precision, classes(namespace).float8_inference)):
             plugin.bind(backend)
@@ -288,6 +299,8 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
         return None
     precision = getattr(connector, namespace.precision_flag)
     reject_precision(backend, precision)
+    if sharded:
+        return None  # Lightning's DeepSpeedPrecision, whose backward pass and step are the engine's
     if precision == FLOAT8:
         plugin = classes(namespace).float8_precision()
         plugin.bind(backend)
@@ -298,3 +311,33 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
     if plugin is not None:
         namespace.fabric_module("utilities.rank_zero").rank_zero_info(mixed_precision_line(namespace, precision))
     return plugin
+
+
+def _build_fsdp_precision(namespace: Namespace, connector: Any, plugin: Any) -> Any | None:
+    """Return FSDP's precision plugin, on the chip's device type; None if ``plugin`` is it, or is not one."""
+    backend, ours = connector.accelerator.backend, classes(namespace).fsdp_precision
+    if plugin is None:
+        precision = getattr(connector, namespace.precision_flag)
+        if precision not in OF_FSDP:
+            raise UnsupportedError(
+                f"precision={precision!r}: FSDP has {', '.join(OF_FSDP)}. Fix: one of them, or strategy='ddp'",
+                capability="precision",
+            )
+        reject_precision(backend, precision)
+        plugin = made = ours(precision)
+    else:
+        reject_plugin(backend, plugin)
+        made = None
+    if isinstance(plugin, ours.stock_class):
+        plugin.__class__ = derive(type(plugin), ours)
+        plugin.bind(backend)
+    return made
+
+
+def is_fsdp(namespace: Namespace, strategy: Any) -> bool:
+    """Return True if ``strategy``, a registered name or an object, is torch's FSDP: Lightning has it for CUDA alone."""
+    stock, registry = classes(namespace).fsdp.stock_class, namespace.strategy_registry
+    if isinstance(strategy, str):
+        registered = registry[strategy]["strategy"] if strategy in registry else None
+        return isinstance(registered, type) and issubclass(registered, stock)
+    return isinstance(strategy, stock)

@@ -26,6 +26,7 @@ from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins import gradient_norm, random_states
 from northbridge.lightning.plugins.checkpoint_files import stock_reading
 from northbridge.lightning.plugins.precision import reject_plugin
+from northbridge.lightning.strategies.deepspeed_accelerator import import_deepspeed
 
 Original = Callable[..., Any]
 
@@ -66,6 +67,8 @@ def choose_strategy(namespace: Namespace, original: Original, self: Any) -> Any:
 def check_strategy(namespace: Namespace, original: Original, self: Any) -> Any:
     if is_ours(self.accelerator):
         decide.reject_strategy(namespace, self.accelerator.backend, self._strategy_flag)
+        if decide.is_fsdp(namespace, self._strategy_flag):
+            return None  # Lightning has it for CUDA alone
     return original(self)
 
 
@@ -245,6 +248,11 @@ def offer_names(namespace: Namespace, original: Any) -> Any:
 def count_processes(namespace: Namespace, original: Original, accelerator: Any, devices: str) -> int:
     ours = accelerator in names()
     return fabric_run.count_processes(namespace, accelerator, devices) if ours else original(accelerator, devices)
+
+
+def load_config(namespace: Namespace, original: Original, self: Any, config: Any) -> Any:
+    import_deepspeed()
+    return original(self, config)
 
 
 def complete_device(

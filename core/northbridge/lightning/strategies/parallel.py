@@ -18,7 +18,10 @@ from northbridge.lightning.strategies.chip import _ChipMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_unsupported
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     import torch
+    from torch._C._distributed_c10d import Store
 
 
 _RULE = "-" * 100
@@ -140,23 +143,27 @@ class _ParallelMixin(_ChipMixin):
             f" {self.global_rank + 1}/{self.world_size}"
         )
         try:
-            process_group.start(
-                self.backend.collective,
-                rank=self.global_rank,
-                world_size=self.world_size,
-                timeout=self._timeout,
-                device=self.root_device,
-            )
+            self._start_over_library(self._timeout)
         except (OSError, RuntimeError) as error:
             reason = explain_connection_failure(run, error)
             if reason is None:
                 raise
             raise reason from error
-        leave_at_the_end(self._timeout, self._launcher)
         distributed.rank_zero_info(
             f"{_RULE}\ndistributed_backend={self._process_group_backend}\nAll distributed processes registered."
             f" Starting with {self.world_size} processes\n{_RULE}\n"
         )
+
+    def _start_over_library(self, timeout: timedelta | None, store: Store | None = None) -> None:
+        process_group.start(
+            self.backend.collective,
+            rank=self.global_rank,
+            world_size=self.world_size,
+            timeout=timeout,
+            device=self.root_device,
+            store=store,
+        )
+        leave_at_the_end(timeout, self._launcher)
 
     def _get_process_group_backend(self) -> str:
         name: str = self.backend.collective.name

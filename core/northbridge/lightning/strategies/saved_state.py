@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from northbridge.errors import CheckpointError
 from northbridge.lightning.namespaces import _NamespaceMixin
+from northbridge.lightning.plugins.atomic_write import discard, name_draft, put_in_place, remove_left
 from northbridge.lightning.plugins.checkpoint_files import reading
 from northbridge.lightning.plugins.checkpoint_io import stock_format
 
@@ -70,3 +73,16 @@ class _SavedStateMixin(_NamespaceMixin):
             raise failure
         rank, reason = next((rank, reason) for rank, reason in enumerate(reasons) if reason)
         raise CheckpointError(f"rank {rank} could not write {path}, so all ranks stop: {reason}")
+
+    def _replace_together(self, path: Any, save: Callable[[Path], None]) -> None:
+        """Let all ranks write a draft, which replaces ``path`` when each of them has finished."""
+        target, draft = self.broadcast((Path(path), name_draft(Path(path))))
+        if self.is_global_zero:
+            remove_left(target.parent)
+        try:
+            self._on_every_rank(target, partial(save, draft))
+            self._on_rank_zero(target, partial(put_in_place, draft, target))
+        except BaseException:
+            if self.is_global_zero:
+                discard(draft)
+            raise

@@ -50,6 +50,14 @@ class LocalRankSelected(right.Device):
 
 
 @right.wrong
+class FirstWorkersCard(right.Device):
+    """Rank 0 is on the first device: on that of another training, where Ray gives each a device of its own."""
+
+    def select(self, index: int) -> None:
+        super().select(0 if os.environ.get("LOCAL_RANK") == "0" else index)
+
+
+@right.wrong
 class NodesCountedOn(right.Device):
     """On the second node the devices are counted on from the first."""
 

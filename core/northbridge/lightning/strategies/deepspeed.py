@@ -1,0 +1,168 @@
+"""The DeepSpeed strategy of every backend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from northbridge.lightning.plugins.checkpoint_io import to_cpu
+from northbridge.lightning.strategies.deepspeed_accelerator import (
+    Determinism,
+    choose_accelerator,
+    place,
+    reject_disks,
+    run_as_wanted,
+)
+from northbridge.lightning.strategies.fabric import _FabricMixin
+from northbridge.lightning.strategies.model_parallel import move_whole_tensors
+from northbridge.lightning.strategies.moved_parameters import following
+from northbridge.lightning.strategies.parallel import _ParallelMixin
+from northbridge.lightning.strategies.trainer import _TrainerMixin
+from northbridge.lightning.strategies.unsupported import reject_unsupported
+from northbridge.lightning.strategies.unsupported_tensors import reject_sparse_gradients, reject_tensors
+
+if TYPE_CHECKING:
+    import torch
+
+
+class _DeepSpeedMixin(_ParallelMixin):
+    """Trains with DeepSpeed's ZeRO on a chip's devices, one process each, over the chip's communication library."""
+
+    _before: Determinism | None = None  # the run
+    _local_rank_before: str | None = None
+
+    def setup_environment(self) -> None:
+        """Acquire this rank's device, and meet the other ranks. Lightning's own would ask for CUDA."""
+        self.acquire_device()
+        super(self.stock_class, self).setup_environment()
+        self.announce()
+
+    def _setup_distributed(self) -> None:
+        import deepspeed
+
+        accelerator = choose_accelerator(self.backend)
+        reject_disks(self.backend, accelerator, self.config, self.remote_device)
+        self._settle_config()
+        super()._setup_distributed()
+        place(accelerator, self.root_device)
+        self._local_rank_before = os.environ.get("LOCAL_RANK")
+        os.environ["LOCAL_RANK"] = str(self.local_rank)  # DeepSpeed reads it throughout the run
+        self._before = run_as_wanted(accelerator)
+        # It adopts the process group. Without this call it would make one of its own.
+        deepspeed.init_distributed(self._process_group_backend, auto_mpi_discovery=False, timeout=self._timeout)
+
+    def _settle_config(self) -> None:
+        offloads = (self.config.get("zero_optimization") or {}).get("offload_optimizer")
+        if offloads and "optimizer" not in self.config:
+            # Otherwise DeepSpeed refuses every optimizer that the user makes, except its own for host memory.
+            self.config.setdefault("zero_force_ds_cpu_optimizer", False)
+
+    def _prepare(self, model: torch.nn.Module, optimizers: Iterable[Any] = (), *, fits: bool) -> None:
+        """Move ``model`` to this rank's device, unless its parameters are sharded already; ``optimizers`` follow."""
+        reject_tensors(self.backend, model, self.root_device)
+        if fits:
+            reject_sparse_gradients(self.backend, model, self.root_device)
+        self._drive_sync_batch_norm(model)
+        if any(hasattr(each, "ds_id") for each in model.parameters()):
+            move_whole_tensors(model, self.root_device)  # those that DeepSpeed has not sharded
+        else:
+            with following(model):
+                model.to(self.root_device)
+            self._check_moved(model)
+            self._follow_moves(optimizers)
+        self._settle_fused(optimizers)
+
+    def teardown(self) -> None:
+        """Give the process its settings back, which DeepSpeed has changed."""
+        super().teardown()
+        if self._before is not None:
+            self._before.apply()
+            if self._local_rank_before is None:
+                os.environ.pop("LOCAL_RANK", None)
+        self._before = None
+
+
+class _TrainerDeepSpeedMixin(_TrainerMixin, _DeepSpeedMixin):
+    """Trains a Trainer's model with DeepSpeed's ZeRO."""
+
+    def _init_optimizers(self) -> Any:
+        made = self.namespace.module("core.optimizer")._init_optimizers_and_lr_schedulers(self.lightning_module)
+        optimizers, schedulers = [each for each in made[0] if each.param_groups], made[1]  # None becomes an empty one
+        if len(optimizers) != 1 or len(schedulers) > 1:
+            raise self.namespace.module("utilities.exceptions").MisconfigurationException(
+                "DeepSpeed currently only supports single optimizer, single optional scheduler; configure_optimizers()"
+                f" returned {len(optimizers)} and {len(schedulers)}. Fix: one optimizer with parameter groups"
+            )
+        return optimizers[0], schedulers[0] if schedulers else None
+
+    def _setup_model_and_optimizer(self, model: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
+        self._prepare(model, [] if optimizer is None else [optimizer], fits=True)
+        made = super()._setup_model_and_optimizer(model, optimizer, lr_scheduler)
+        _save_from_cpu(made[0])
+        return made
+
+    def _initialize_deepspeed_inference(self, model: Any) -> None:
+        self._prepare(model, fits=False)
+        super()._initialize_deepspeed_inference(model)
+
+    # Every rank writes its shards into the folder.
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+        """Let every rank save its shards, with the random states of all ranks and tensors on the CPU."""
+        reject_unsupported(self.backend, "checkpoint")
+        whole = to_cpu(self.with_random_states(checkpoint))
+        save = self.stock_class.save_checkpoint
+        self._replace_together(filepath, lambda path: save(self, whole, path, storage_options))
+
+    def load_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the checkpoint, and keep its random states for a fit."""
+        checkpoint = super().load_checkpoint(*args, **kwargs)
+        if self._fits():
+            self.note_random_states(checkpoint)  # DeepSpeed has restored the optimizer by now
+        return checkpoint
+
+
+class _FabricDeepSpeedMixin(_FabricMixin, _DeepSpeedMixin):
+    """Trains a Fabric's model with DeepSpeed's ZeRO."""
+
+    def _setup_distributed(self) -> None:
+        super()._setup_distributed()
+        if not self._config_initialized:
+            self._format_config()
+            self._config_initialized = True
+
+    def _initialize_engine(self, model: Any, optimizer: Any = None, scheduler: Any = None) -> Any:
+        fits = optimizer is not None
+        if fits:
+            reject_unsupported(self.backend, "fit")
+        self._prepare(model, [optimizer] if fits else [], fits=fits)
+        made = super()._initialize_engine(model, optimizer, scheduler)
+        _save_from_cpu(made[0])
+        return made
+
+    def setup_optimizer(self, optimizer: Any) -> Any:
+        """Raise Lightning's error: DeepSpeed sets up the optimizer together with its model."""
+        return self.stock_class.setup_optimizer(self, optimizer)
+
+    def clip_gradients_norm(self, *args: Any, **kwargs: Any) -> Any:
+        """Raise Lightning's error: DeepSpeed clips by ``gradient_clipping`` of its configuration."""
+        return self.stock_class.clip_gradients_norm(self, *args, **kwargs)
+
+    def save_checkpoint(
+        self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
+    ) -> None:
+        """Let every rank save its shards, with tensors on the CPU."""
+        reject_unsupported(self.backend, "checkpoint")
+        save = self.stock_class.save_checkpoint
+        self._replace_together(path, lambda path: save(self, path, state, storage_options, filter))
+
+
+def _save_from_cpu(engine: Any) -> None:
+    """Let ``engine`` write files that open without the chip: torch notes the device of each tensor in them."""
+    engine.checkpoint_engine.save = partial(_save, engine.checkpoint_engine.save)
+
+
+def _save(save: Any, state_dict: Any, path: str) -> Any:
+    return save(to_cpu(state_dict), path)

@@ -1,0 +1,63 @@
+"""Strategies of ``ray.train.lightning``: the device of a worker, and a process group over the chip's library.
+
+Ray's classes say that the root device is the CPU if Ray does not know the chip, and Ray has begun a group over Gloo.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import WrongDeviceError
+from northbridge.lightning.namespaces import _NamespaceMixin
+
+if TYPE_CHECKING:
+    import torch
+
+
+def is_rays(cls: Any) -> bool:
+    """Return True if ``cls`` is a class of Ray's, or derives from one."""
+    return any(_is_of_ray(each) for each in cls.__mro__)
+
+
+def _is_of_ray(cls: Any) -> bool:
+    return bool(cls.__module__.partition(".")[0] == "ray")
+
+
+class _RayMixin(_NamespaceMixin):
+    """Runs in a worker of Ray Train. A base before Ray's class, because it replaces Ray's root device."""
+
+    @property
+    def root_device(self) -> torch.device:
+        """The device of this worker."""
+        device: torch.device = super(_before(type(self)), self).root_device
+        return device
+
+    def acquire_device(self) -> None:
+        """Acquire this worker's device. Raises :class:`WrongDeviceError` if the chip has selected another worker's."""
+        super().acquire_device()
+        found, own = self.backend.device.current_index(), self.root_device.index
+        if found != own:
+            raise WrongDeviceError(
+                f"{self.backend.name!r} selected device {found}, but this Ray worker holds {own}. Fix: its select()"
+            )
+
+    def _start_process_group(self) -> None:
+        import torch.distributed
+        from torch.distributed import distributed_c10d
+
+        if not torch.distributed.is_initialized() or torch.distributed.get_backend() != "gloo":
+            super()._start_process_group()  # the user may have named the chip's library in Ray's TorchConfig
+            return
+        # Gloo cannot send the chip's tensors. The workers have met in the group's store.
+        cpu = distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+        timeout, store = cpu.options._timeout, distributed_c10d._get_default_store()
+        torch.distributed.destroy_process_group()
+        self._start_over_library(timeout, torch.distributed.PrefixStore("northbridge", store))
+
+
+@cache
+def _before(cls: Any) -> Any:
+    """Return the class after which ``cls`` looks for its root device: Ray's, unless the user's own is before it."""
+    first = next(each for each in cls.__mro__ if each is not _RayMixin and "root_device" in vars(each))
+    return first if _is_of_ray(first) else _RayMixin

@@ -1,0 +1,98 @@
+"""Ray's strategies on the simulated chips, with Ray itself: in its local mode, and on two nodes of a cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.backends.together.conftest import environment_on
+from tests.engines import needs_engines, with_engines
+from tests.scripts import run_script
+
+from northbridge.conformance.runs.ports import reserve_port
+
+HERE = Path(__file__).parent
+OTHERS = ("fsdp",)
+
+pytestmark = needs_engines
+
+
+def environment(chip: str, folder: Path, **more: str) -> dict[str, str]:
+    environ = with_engines({**environment_on(chip, folder), "PYTHONPATH": str(HERE), "RAY_USAGE_STATS_ENABLED": "0"})
+    return {**environ, "OMP_NUM_THREADS": "1", **more}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Everything that the processes of the cluster found."""
+    folder = tmp_path_factory.mktemp("cluster")
+    done = run_script(
+        HERE / "ray_cluster.py", str(folder), ",".join(OTHERS), folder=folder, environ=environment("cpu", folder)
+    )
+    files = {file.stem: json.loads(file.read_text()) for file in folder.glob("*.json")}
+    assert set(files) == {"rank-0", "rank-1", "trials"}, done.said
+    return files
+
+
+class TestCluster:
+    def test_each_worker_has_a_card_of_its_own(self, cluster: dict[str, Any]) -> None:
+        ranks = [cluster["rank-0"], cluster["rank-1"]]
+
+        assert sorted(each["node"] for each in ranks) == [0, 1]
+        assert sorted(each["HABANA_VISIBLE_MODULES"] for each in ranks) == ["0", "2"]  # Ray's choice, by node
+        assert [each["HLS_MODULE_ID"] for each in ranks] == [each["HABANA_VISIBLE_MODULES"] for each in ranks]
+
+    def test_process_group_is_over_the_chips_library(self, cluster: dict[str, Any]) -> None:
+        first = cluster["rank-0"]["ddp"]
+
+        assert (first["before"], first["library"], first["device"]) == ("gloo", "hccl", "hpu:0")
+
+    def test_killed_worker_resumes_from_the_checkpoint(self, cluster: dict[str, Any]) -> None:
+        resumed, expected = cluster["rank-1"]["ddp"], cluster["rank-1"]["expected"]
+
+        assert resumed["step"] == len(expected) == 9
+        assert resumed["losses"] == pytest.approx(expected[6:], rel=1e-5)
+
+    @pytest.mark.parametrize("name", OTHERS)
+    def test_other_strategies_train_as_ddp_does(self, name: str, cluster: dict[str, Any]) -> None:
+        rank = cluster["rank-1"]
+
+        assert rank[name]["losses"] == pytest.approx(rank["expected"][:3], rel=1e-5)
+
+    def test_trials_of_tune_train_side_by_side(self, cluster: dict[str, Any]) -> None:
+        first, second = cluster["trials"]
+
+        assert {first["device"], second["device"]} == {"sdaa:0", "sdaa:1"}
+        assert max(first["began"], second["began"]) < min(first["ended"], second["ended"])
+
+
+def test_local_mode_trains_with_each_strategy(tmp_path: Path) -> None:
+    port, names = str(reserve_port()), ("ddp", *OTHERS)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(HERE / "ray_ranks.py"), "cpu_sim", ",".join(names), str(tmp_path / f"{rank}.json")],
+            env=environment("cpu_sim", tmp_path, **_torchruns(rank, port)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    said = [each.communicate()[0] for each in ranks]
+    assert [each.returncode for each in ranks] == [0, 0], said
+    found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
+
+    assert {each["ddp"]["device"] for each in found} == {"cpu_sim:0", "cpu_sim:1"}
+    assert [each["ddp"]["before"] for each in found] == ["gloo", "gloo"]
+    for name in names:
+        assert [each[name]["library"] for each in found] == ["simccl", "simccl"]
+        assert found[0][name]["losses"] == pytest.approx(found[0]["expected"], rel=1e-5)
+
+
+def _torchruns(rank: int, port: str) -> dict[str, str]:
+    ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    return {**ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
