@@ -5,7 +5,7 @@ RUN := $(VENV)/bin
 ENGINES := .engines
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all chips engines conformance ops soak gpu gpu-wheels check mypy pyright bench docs shown matrix compat clean
+.PHONY: help setup demo test test-fast test-all chips engines conformance ops zoo soak gpu gpu-wheels check mypy pyright bench docs shown matrix compat clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -37,6 +37,10 @@ ops: setup ## compare all of torch's operators and layers on the simulated chip 
 	@echo "make ops: about 5 minutes on 2 cores; a tenth of it is in make test-all"
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@$(RUN)/python -m tests.ops
+
+zoo: setup chips engines ## train models that people train on three simulated chips and on the CPU; writes docs/reports/zoo.md
+	@echo "make zoo: about 6 minutes on 2 busy cores; a sample of it is in make test-all"
+	@$(RUN)/python -m tests.zoo
 
 soak: setup ## train under faults at random moments, and look for what goes wrong: MINUTES=60
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"

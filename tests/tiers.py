@@ -124,6 +124,8 @@ tests/ops/ fast
     standard test_entries.py test_verdict.py::test_a_process_that_crashes
 tests/soak/ fast
     full test_rounds.py::test_killed_rank
+tests/zoo/ fast
+    full test_sample.py test_imports.py
 """
 """A folder and its tier; below it the tests of other tiers, by how their ids go on behind the folder's name."""
 

@@ -30,9 +30,7 @@ def main(words: list[str]) -> int:
     print(f"make zoo: {len(names)} models on {REFERENCE}, {', '.join(CHIPS)}", flush=True)
     with tempfile.TemporaryDirectory(prefix="northbridge-zoo-") as folder:
         failed = train_all(names, (REFERENCE, *CHIPS), Path(folder))
-        verdicts = [
-            judge(name, chip, devices, Path(folder)) for name in names for chip in CHIPS for devices in DEVICES
-        ]
+        verdicts = [judge(name, chip, devices, Path(folder)) for name in names for chip in CHIPS for devices in DEVICES]
     for verdict in verdicts:
         rule = f" (a rule stands: {verdict.rule.operation})" if verdict.rule else ""
         print(f"{verdict}{rule}")

@@ -25,7 +25,8 @@ _AT_ONCE = 2
 
 def train_all(names: Sequence[str], accelerators: Sequence[str], folder: Path) -> dict[str, str]:
     """Train each model of ``names`` on each accelerator, two at a time; return what the failed launches said."""
-    groups = [group for group in ([APART] if APART in names else [], [each for each in names if each != APART]) if group]
+    groups = [[each for each in names if (each == APART) is apart] for apart in (True, False)]
+    groups = [group for group in groups if group]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         said = {
             f"{accelerator}: {', '.join(group)}": pool.submit(_train, group, accelerator, folder)
@@ -41,7 +42,8 @@ def _train(names: Sequence[str], accelerator: str, folder: Path) -> str:
     results.mkdir(parents=True, exist_ok=True)
     path = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environ = with_engines({**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(path)})
-    environ.pop("NORTHBRIDGE_SIMULATE", None)
+    for name in ("NORTHBRIDGE_SIMULATE", "SHORT_PROCESS"):  # diffusers needs pillow, which a short process hides
+        environ.pop(name, None)
     if accelerator in CHIPS[1:]:
         environ["NORTHBRIDGE_SIMULATE"] = accelerator
     if accelerator == "hpu":

@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
-from torch import Tensor, nn
 from tests.engines import FOLDER
+from torch import Tensor, nn
 
 
 class Trained(LightningModule):
@@ -45,26 +46,30 @@ class Entry:
     clip: float | None = 1.0
     """The largest norm of its gradients. torch does not clip sparse ones."""
 
-    precision: str = "32-true"
+    precision: Any = "32-true"
+
+
+def _import(name: str) -> Any:
+    return import_module(name)  # by its name: no type checker sees `.engines`
 
 
 def _llama() -> Trained:
-    from peft import LoraConfig, get_peft_model
-    from transformers import LlamaConfig, LlamaForCausalLM
-
+    peft, transformers = _import("peft"), _import("transformers")
     sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
-    plain = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2))
+    config = transformers.LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2)
+    plain = transformers.LlamaForCausalLM(config)
     plain.gradient_checkpointing_enable()
-    net = get_peft_model(plain, LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], lora_dropout=0.0))
+    lora = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], lora_dropout=0.0)
+    net = peft.get_peft_model(plain, lora)
     return Trained(net, lambda net, batch: net(input_ids=batch, labels=batch).loss)
 
 
 def _bert() -> Trained:
-    from transformers import BertConfig, BertForSequenceClassification
-
+    transformers = _import("transformers")
     sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
     dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    net = BertForSequenceClassification(BertConfig(**sizes, **dropout, num_attention_heads=4, num_labels=3))
+    config = transformers.BertConfig(**sizes, **dropout, num_attention_heads=4, num_labels=3)
+    net = transformers.BertForSequenceClassification(config)
     return Trained(net, lambda net, batch: net(**batch).loss)
 
 
@@ -77,9 +82,7 @@ def _sentence(generator: torch.Generator) -> dict[str, Tensor]:
 
 
 def _vit() -> Trained:
-    import timm
-
-    net = timm.create_model(
+    net = _import("timm").create_model(
         "vit_tiny_patch16_224", img_size=32, patch_size=8, embed_dim=48, depth=2, num_heads=3, num_classes=10
     )
     return Trained(net, lambda net, batch: nn.functional.cross_entropy(net(batch[0]), batch[1]))
@@ -90,9 +93,8 @@ def _picture(generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def _diffusion() -> Trained:
-    from diffusers import DDPMScheduler, UNet2DModel
-
-    net = UNet2DModel(
+    diffusers = _import("diffusers")
+    net = diffusers.UNet2DModel(
         sample_size=16,
         block_out_channels=(16, 32),
         layers_per_block=1,
@@ -101,7 +103,7 @@ def _diffusion() -> Trained:
         down_block_types=("DownBlock2D", "AttnDownBlock2D"),
         up_block_types=("AttnUpBlock2D", "UpBlock2D"),
     )
-    scheduler = DDPMScheduler(num_train_timesteps=100)
+    scheduler = diffusers.DDPMScheduler(num_train_timesteps=100)
 
     def loss(net: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         pictures, noise, steps = batch
@@ -117,11 +119,10 @@ def _noise(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _segmentation() -> Trained:
-    from monai.losses import DiceCELoss
-    from monai.networks.nets import UNet
-
-    net = UNet(spatial_dims=3, in_channels=1, out_channels=2, channels=(8, 16, 32), strides=(2, 2), num_res_units=1)
-    dice = DiceCELoss(to_onehot_y=True, softmax=True)
+    losses, nets = _import("monai.losses"), _import("monai.networks.nets")
+    sizes = {"in_channels": 1, "out_channels": 2, "channels": (8, 16, 32), "strides": (2, 2), "num_res_units": 1}
+    net = nets.UNet(spatial_dims=3, **sizes)
+    dice = losses.DiceCELoss(to_onehot_y=True, softmax=True)
     return Trained(net, lambda net, batch: dice(net(batch[0]), batch[1]))
 
 
@@ -181,7 +182,7 @@ ZOO = {
 
 def declare_torchvision() -> None:
     """Make torchvision importable without its operators, which its wheel has for CUDA alone."""
-    operators: Any = torch.library.Library("torchvision", "DEF")
+    operators: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     operators.define("nms(Tensor boxes, Tensor scores, float threshold) -> Tensor")
     operators.define("qnms(Tensor boxes, Tensor scores, float threshold) -> Tensor")
     _KEPT.append(operators)

@@ -23,8 +23,8 @@ class Rule:
 RULES = (
     Rule(
         "the gradient of `Embedding(sparse=True)`",
-        "The simulated Gaudi has no sparse tensors, as no public source has them there; and HCCL, TCCL and `simccl` do"
-        " not add up sparse tensors of several ranks. The training is refused before its first step.",
+        "The simulated Gaudi has no sparse tensors, because no public source has them there. HCCL, TCCL and `simccl`"
+        " do not add up sparse tensors of several ranks. The training is refused before its first step.",
         chips=("cpu_sim", "hpu", "sdaa"),
         models=("recommender-sparse",),
         refused=r"is Embedding\(sparse=True\), but '\w+' (has no sparse tensors|cannot add up sparse gradients)",

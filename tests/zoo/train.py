@@ -10,7 +10,7 @@ import sys
 import warnings
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tests.zoo.models import Entry
@@ -43,7 +43,7 @@ def _train(zoo: Entry, accelerator: str, devices: int) -> tuple[int, dict[str, o
     import northbridge
 
     generator = torch.Generator().manual_seed(3)
-    rows = [zoo.row(generator) for _ in range(ROWS)]
+    rows: Any = [zoo.row(generator) for _ in range(ROWS)]
     torch.manual_seed(5)
     model = zoo.make()
     trainer = Trainer(

@@ -19,7 +19,6 @@ from northbridge.float8.measurement import Measurement
 
 _CONFIG = "quantization_config.json"  # the library's name
 _NEEDED = ("accelerate", "safetensors")  # beside transformers, which the model needs
-_BY_MEASUREMENTS = "stage='quantize', by the measurements"
 
 
 class SavedModel(Measurement):
@@ -51,15 +50,13 @@ def save_model(library: Compressor, root: torch.nn.Module, record: Measurement, 
     outside = [each for each, layer in root.named_modules() if layer in set(converted_layers(root)) - inside]
     if outside:
         raise UnsupportedError(
-            f"Float8Inference.save(): {DISTRIBUTION} saves the model of transformers, {name!r}, and"
-            f" {', '.join(outside)} of {type(root).__name__} would be lost. Fix: config= with a blocklist of these"
-            f" names, or {_BY_MEASUREMENTS}",
+            f"Float8Inference.save() is for {name!r} alone: {', '.join(outside)} would be lost. Fix: a blocklist of"
+            " these names",
             capability="float8",
         )
     if _count_ranks() > 0:
         raise UnsupportedError(
-            f"Float8Inference.save(): {DISTRIBUTION} cannot save in a process of {_count_ranks()} ranks. Fix: quantize"
-            " and save with devices=1, without a launcher",
+            f"Float8Inference.save(): {DISTRIBUTION} cannot save one of {_count_ranks()} ranks. Fix: devices=1",
             capability="float8",
         )
     if any(folder.glob("*.safetensors")):
@@ -85,8 +82,7 @@ def load_model(library: Compressor, root: torch.nn.Module, record: Measurement, 
     name, model = _find_model(root, "Float8Inference('load')")
     if record.world_size > 1:
         raise UnsupportedError(
-            f"Float8Inference('load'): {DISTRIBUTION} loads into {record.world_size} ranks only what DeepSpeed splits"
-            f" among them. Fix: devices=1, or {_BY_MEASUREMENTS}",
+            f"Float8Inference('load'): {DISTRIBUTION} cannot load into {record.world_size} ranks. Fix: devices=1",
             capability="float8",
         )
     wanted = SavedModel.of(record, name)
@@ -122,7 +118,7 @@ def _find_model(root: torch.nn.Module, asked: str) -> tuple[str, Any]:
         there = f"has {', '.join(found)}" if found else "has none"
         raise UnsupportedError(
             f"{asked}: {DISTRIBUTION} saves and loads one model of transformers, and {type(root).__name__} {there}."
-            f" Fix: {_BY_MEASUREMENTS}: it needs no data",
+            " Fix: stage='quantize'",
             capability="float8",
         )
     missing = [each for each in _NEEDED if find_spec(each) is None]
