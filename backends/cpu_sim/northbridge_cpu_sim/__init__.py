@@ -79,6 +79,7 @@ _CLAIMED = (
     "compile",
     "fused_optimizers",
     "recompilation",
+    "deepspeed",
 )
 
 
