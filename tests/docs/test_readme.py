@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from tests.docs.page import PAGES
 
 import northbridge_hpu
 import northbridge_sdaa
-from northbridge.capabilities import Claim, not_driven
+from northbridge.capabilities import Claim
 
 URL = re.compile(r"https://\S+")
 
@@ -31,19 +30,12 @@ def without_source(cells: dict[str, str]) -> list[str]:
 
 def test_the_table_has_a_column_for_each_chip() -> None:
     assert set(table()) == {"cpu_sim", "hpu", "sdaa"}
-    assert all({"works", "not yet", "unknown"} <= set(cells) for cells in table().values())
+    assert all({"works", "unknown"} <= set(cells) for cells in table().values())
 
 
 def test_an_unknown_of_hpu_names_its_source() -> None:
     assert without_source(table()["hpu"]) == []
     assert without_source({"graphs": "Unknown", "unknown": "float8"}) == ["graphs", "unknown"]
-
-
-@pytest.mark.parametrize("chip", ["hpu", "sdaa"])
-def test_features_that_are_not_driven_stand_in_not_yet(chip: str) -> None:
-    missing = {name for name, claim in claims(chip).items() if claim == not_driven}
-
-    assert {word for word in ("deepspeed", "fsdp") if word in table()[chip]["not yet"].lower()} == missing
 
 
 def test_sdaa_denies_what_it_does_not_have() -> None:

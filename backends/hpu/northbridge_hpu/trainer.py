@@ -170,8 +170,6 @@ class HPUProfiler(northbridge.ProfilerName, backend="hpu"):
         HPUSettings.read().reject_other_profiles()
 
 
-_DDP = "write strategy='hpu_ddp'"
-
 _unsupported = northbridge.unsupported_names(
     __name__,
     backend="hpu",

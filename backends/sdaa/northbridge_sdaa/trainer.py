@@ -72,10 +72,3 @@ class SDAAProfiler(northbridge.ProfilerName, backend="sdaa"):
 
 class SingleSDAAStrategy(northbridge.SingleDeviceStrategyName, backend="sdaa"):
     """The strategy for one device: ``strategy="single_sdaa"``."""
-
-
-__getattr__ = northbridge.unsupported_names(
-    __name__,
-    backend="sdaa",
-    instead={},
-)

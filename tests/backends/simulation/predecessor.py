@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 from tests.backends.simulation.chip import SimChip
 from tests.core.conftest import Install
 
 import northbridge
-from northbridge.errors import UnsupportedError
 
 BESIDE = """
 import json, warnings
@@ -56,9 +55,6 @@ class Predecessor:
     exported: ClassVar[tuple[str, ...]]
     """The names that both have."""
 
-    unsupported: ClassVar[Mapping[str, tuple[str, str]]]
-    """The names of what is not driven: the claim that says why, and what to do."""
-
     @pytest.mark.parametrize(
         ("order", "environ"),
         [(FIRST_THEIRS, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}), (FIRST_OURS, {})],
@@ -85,20 +81,6 @@ class Predecessor:
     def test_every_name_that_has_a_meaning_is_there(self) -> None:
         for module in self.homes.values():
             assert all(isinstance(getattr(module, name), type) for name in self.exported)
-
-    def test_a_name_of_what_is_not_driven_says_so_and_what_to_write(self, sim: SimChip) -> None:
-        for module in self.homes.values():
-            for name, (claim, cure) in self.unsupported.items():
-                said = northbridge.get(sim.name).capabilities.claims()[claim]
-                reason = said.reason or "Northbridge does not drive it yet"
-                word = "not supported" if said.denied else "unknown"
-                imported: Any = getattr(module, name)  # a script may import it and never use it
-                assert imported is getattr(module, name)
-                with pytest.raises(UnsupportedError) as refusal:
-                    imported("anything", at="all")
-
-                assert str(refusal.value) == (f"{name}: {claim!r} on {sim.name!r} is {word}: {reason}. Fix: {cure}")
-                assert refusal.value.capability == claim
 
     @pytest.mark.parametrize("name", ["Whatever", "whatever"])
     def test_a_name_that_never_was_is_an_attribute_error(self, name: str) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from northbridge.backend import Backend
-from northbridge.capabilities import not_driven
 from northbridge.device import is_renamed
 from northbridge.discovery.current import loaded
 from northbridge.discovery.installed import LIGHTNING_NAMES, names
@@ -139,15 +138,11 @@ def reject_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> No
     word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
     asked = {word} if isinstance(strategy, str) else {each.__name__ for each in type(strategy).__mro__}
     if "DeepSpeedStrategy" in asked or (isinstance(strategy, str) and word.startswith("deepspeed")):
-        reject_missing(
-            backend, f"strategy={word!r}", f"{namespace.host}(accelerator={name!r}, strategy='ddp')"
-        )
+        reject_missing(backend, f"strategy={word!r}", f"{namespace.host}(accelerator={name!r}, strategy='ddp')")
     for kind, (words, reason) in _UNSUPPORTED.items():
         if asked.intersection(words) or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
-            claim = backend.capabilities.claims().get(kind, not_driven)
-            claimed = "" if claim == not_driven else f" ({name!r} claims {claim.answer}: {claim.reason})"
             raise UnsupportedError(
-                f"strategy={word!r} cannot run on {name!r}: {reason}{claimed}."
+                f"strategy={word!r} cannot run on {name!r}: {reason}."
                 f" Fix: {namespace.host}(accelerator={name!r}, strategy='ddp')",
                 capability=f"strategy {kind}",
             )

@@ -20,7 +20,6 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from northbridge.capabilities import not_driven
 from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get
 from northbridge.errors import ArgumentsError, UnsupportedError
@@ -216,7 +215,7 @@ def _unsupported(name: str, backend: str, capability: str, instead: str) -> type
             said = f"{name} is not a class of Northbridge, which has {capability!r} on {backend!r} without it"
         else:
             word = "not supported" if claim.denied else "unknown"
-            said = f"{name}: {capability!r} on {backend!r} is {word}: {claim.reason or not_driven.reason}"
+            said = f"{name}: {capability!r} on {backend!r} is {word}{claim.reason and f': {claim.reason}'}"
         raise UnsupportedError(f"{said}. Fix: {instead}", capability=capability)
 
     return type(name, (), {"__new__": reject, "__doc__": f"Refuses to be made; {instead}."})
