@@ -16,7 +16,7 @@ from tests.scripts import run_script
 from northbridge.conformance.runs.ports import reserve_port
 
 HERE = Path(__file__).parent
-OTHERS = ("fsdp",)
+OTHERS = ("fsdp", "deepspeed")
 
 pytestmark = needs_engines
 
