@@ -25,7 +25,7 @@ def train(config: dict[str, str]) -> None:
     from lightning.pytorch import Callback
     from ray.train import get_all_reported_checkpoints, get_checkpoint, get_context
     from ray.train.lightning import RayTrainReportCallback
-    from ray_model import expected, fit
+    from tests.backends.together.ray_model import expected, fit
 
     class Killed(Callback):
         def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -73,7 +73,7 @@ def trial(config: dict[str, Any]) -> None:
 
 def main(folder: str, strategies: str) -> None:
     """Start the nodes, run both, and stop the nodes."""
-    node = {"num_cpus": 2, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+    node: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 80 * 2**20, "include_dashboard": False}
     node |= {"resources": {"HPU": 1, "sdaa": 1}}
     environ = {"NORTHBRIDGE_SIMULATE": "hpu"}
     files = tempfile.mkdtemp(prefix="ray-")  # in a folder of pytest's, the paths of Ray's sockets are too long

@@ -9,7 +9,7 @@ from typing import Any
 
 from ray.train import ScalingConfig
 from ray.train.torch import TorchTrainer
-from ray_model import expected, fit
+from tests.backends.together.ray_model import expected, fit
 
 found: dict[str, Any] = {"expected": expected(1)}
 
