@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
-from ray.train import lightning as rays
+from ray.train import lightning as rays  # pyright: ignore[reportMissingImports]
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, DistributedSampler
 
