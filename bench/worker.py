@@ -78,7 +78,7 @@ def train(job: Job) -> Answer | None:
 def _ranks(job: Job) -> dict[str, Any]:
     """Return the Trainer's arguments that say how many ranks train, and by which strategy."""
     if job.ray:
-        from ray.train.lightning import RayDDPStrategy, RayLightningEnvironment
+        from ray.train.lightning import RayDDPStrategy, RayLightningEnvironment  # pyright: ignore[reportMissingImports]
 
         return {"devices": "auto", "strategy": RayDDPStrategy(), "plugins": [RayLightningEnvironment()]}
     return {"devices": job.devices, "strategy": "ddp" if job.devices > 1 else "auto"}
@@ -86,8 +86,8 @@ def _ranks(job: Job) -> dict[str, Any]:
 
 def train_with_ray(job: Job) -> Answer | None:
     """Do what :func:`train` does, called by Ray Train in this process."""
-    from ray.train import ScalingConfig
-    from ray.train.torch import TorchTrainer
+    from ray.train import ScalingConfig  # pyright: ignore[reportMissingImports]
+    from ray.train.torch import TorchTrainer  # pyright: ignore[reportMissingImports]
 
     answers: list[Answer | None] = []
     TorchTrainer(lambda: answers.append(train(job)), scaling_config=ScalingConfig(num_workers=0)).fit()

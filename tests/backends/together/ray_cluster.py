@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import ray
-from ray.cluster_utils import Cluster
+import ray  # pyright: ignore[reportMissingImports]
+from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
 
 EPOCHS = 3
 
@@ -23,9 +23,9 @@ EPOCHS = 3
 def train(config: dict[str, str]) -> None:
     """Train on the simulated Gaudi; the first time, rank 1 is killed after two epochs."""
     from lightning.pytorch import Callback
-    from ray.train import get_all_reported_checkpoints, get_checkpoint, get_context
-    from ray.train.lightning import RayTrainReportCallback
-    from ray_model import expected, fit
+    from ray.train import get_all_reported_checkpoints, get_checkpoint, get_context  # pyright: ignore[reportMissingImports]
+    from ray.train.lightning import RayTrainReportCallback  # pyright: ignore[reportMissingImports]
+    from tests.backends.together.ray_model import expected, fit
 
     class Killed(Callback):
         def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -58,7 +58,7 @@ def trial(config: dict[str, Any]) -> None:
 
     from lightning.pytorch import Trainer
     from lightning.pytorch.demos.boring_classes import BoringModel
-    from ray import tune
+    from ray import tune  # pyright: ignore[reportMissingImports]
 
     trainer = Trainer(
         accelerator="sdaa", devices=config["devices"], fast_dev_run=True, logger=False, enable_model_summary=False
@@ -73,7 +73,7 @@ def trial(config: dict[str, Any]) -> None:
 
 def main(folder: str, strategies: str) -> None:
     """Start the nodes, run both, and stop the nodes."""
-    node = {"num_cpus": 2, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+    node: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 80 * 2**20, "include_dashboard": False}
     node |= {"resources": {"HPU": 1, "sdaa": 1}}
     environ = {"NORTHBRIDGE_SIMULATE": "hpu"}
     files = tempfile.mkdtemp(prefix="ray-")  # in a folder of pytest's, the paths of Ray's sockets are too long
@@ -85,9 +85,9 @@ def main(folder: str, strategies: str) -> None:
             **node, temp_dir=files, node_ip_address="127.0.0.2", env_vars={**environ, "HABANA_VISIBLE_MODULES": "2,3"}
         )
         ray.init(address=cluster.address)
-        from ray import tune
-        from ray.train import FailureConfig, RunConfig, ScalingConfig
-        from ray.train.torch import TorchTrainer
+        from ray import tune  # pyright: ignore[reportMissingImports]
+        from ray.train import FailureConfig, RunConfig, ScalingConfig  # pyright: ignore[reportMissingImports]
+        from ray.train.torch import TorchTrainer  # pyright: ignore[reportMissingImports]
 
         TorchTrainer(
             train,

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
-from ray.train import lightning as rays
+from ray.train import lightning as rays  # pyright: ignore[reportMissingImports]
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, DistributedSampler
 
@@ -74,14 +74,14 @@ def expected(epochs: int) -> list[float]:
     seed_everything(1)
     model, drawn, losses = Model(), rows(), []
     optimizer = model.configure_optimizers()
-    samplers = [DistributedSampler(drawn, 2, rank, seed=1) for rank in (0, 1)]  # type: ignore[arg-type]
+    samplers: list[Any] = [DistributedSampler(drawn, 2, rank, seed=1) for rank in (0, 1)]  # type: ignore[arg-type]
     for epoch in range(epochs):
         for sampler in samplers:
             sampler.set_epoch(epoch)
         for batches in zip(*(DataLoader(drawn, 4, sampler=each) for each in samplers), strict=True):  # type: ignore[arg-type]
             loss = torch.stack([model.loss(batch) for batch in batches]).mean()
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             losses.append(loss.item())
     return losses

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ray.train import ScalingConfig
-from ray.train.torch import TorchTrainer
-from ray_model import expected, fit
+from ray.train import ScalingConfig  # pyright: ignore[reportMissingImports]
+from ray.train.torch import TorchTrainer  # pyright: ignore[reportMissingImports]
+from tests.backends.together.ray_model import expected, fit
 
 found: dict[str, Any] = {"expected": expected(1)}
 

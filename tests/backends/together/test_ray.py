@@ -16,13 +16,14 @@ from tests.scripts import run_script
 from northbridge.conformance.runs.ports import reserve_port
 
 HERE = Path(__file__).parent
-OTHERS = ("fsdp",)
+ROOT = HERE.parents[2]
+OTHERS = ("fsdp", "deepspeed")
 
 pytestmark = needs_engines
 
 
 def environment(chip: str, folder: Path, **more: str) -> dict[str, str]:
-    environ = with_engines({**environment_on(chip, folder), "PYTHONPATH": str(HERE), "RAY_USAGE_STATS_ENABLED": "0"})
+    environ = with_engines({**environment_on(chip, folder), "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"})
     return {**environ, "OMP_NUM_THREADS": "1", **more}
 
 

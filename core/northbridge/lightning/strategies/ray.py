@@ -30,7 +30,9 @@ class _RayMixin(_NamespaceMixin):
     @property
     def root_device(self) -> torch.device:
         """The device of this worker."""
-        device: torch.device = super(_before(type(self)), self).root_device
+        cls: Any = type(self)
+        after: Any = super(_before(cls), self)
+        device: torch.device = after.root_device
         return device
 
     def acquire_device(self) -> None:
@@ -44,6 +46,7 @@ class _RayMixin(_NamespaceMixin):
 
     def _start_process_group(self) -> None:
         import torch.distributed
+        from torch._C._distributed_c10d import PrefixStore
         from torch.distributed import distributed_c10d
 
         if not torch.distributed.is_initialized() or torch.distributed.get_backend() != "gloo":
@@ -53,7 +56,7 @@ class _RayMixin(_NamespaceMixin):
         cpu = distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
         timeout, store = cpu.options._timeout, distributed_c10d._get_default_store()
         torch.distributed.destroy_process_group()
-        self._start_over_library(timeout, torch.distributed.PrefixStore("northbridge", store))
+        self._start_over_library(timeout, PrefixStore("northbridge", store))
 
 
 @cache

@@ -29,7 +29,9 @@ class RaysStrategy(DDPStrategy):
     def root_device(self) -> torch.device:
         return torch.device("cpu")
 
-    local_rank = 1
+    @property
+    def local_rank(self) -> int:
+        return 1
 
 
 class UsersStrategy(RaysStrategy):
