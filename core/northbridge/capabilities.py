@@ -123,7 +123,7 @@ class Capabilities:
 
     data_loaders: Claim = _claim("the vendor's loaders decode on the chip")
     deepspeed: Claim = _claim("DeepSpeed's sharded training", default=not_driven)
-    fsdp: Claim = _claim("torch's first FSDP", default=not_driven)
+    fsdp: Claim = _claim("torch's first FSDP shards a model over devices")
     """FSDP2 is :attr:`sharding`."""
 
     def __post_init__(self) -> None:

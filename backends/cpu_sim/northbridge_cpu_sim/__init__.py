@@ -73,6 +73,7 @@ _CLAIMED = (
     "float32_convolutions",
     "sync_batchnorm",
     "sharding",
+    "fsdp",
     "fork",
     "graphs",
     "profiler",

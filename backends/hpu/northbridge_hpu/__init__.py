@@ -28,6 +28,7 @@ def northbridge_backend() -> northbridge.Backend:
             bfloat16_range=northbridge.Claim("unknown", f"no public source tells; see {_LIMITED_TYPES}"),
             float32_convolutions=northbridge.Claim("unknown", f"no public source tells; see {_LIMITED_TYPES}"),
             sharding=northbridge.yes,
+            fsdp=northbridge.yes,
             sync_batchnorm=northbridge.yes,
             compile=northbridge.yes,
             fused_optimizers=northbridge.yes,

@@ -14,6 +14,7 @@ def northbridge_backend() -> northbridge.Backend:
         "C3",
         bfloat16=northbridge.yes,
         float16=northbridge.yes,
+        fsdp=northbridge.yes,
         int64=northbridge.yes,
         float64=northbridge.Claim("unknown", "no public source shows that its products and convolutions work"),
         graphs=northbridge.no("no public source has one there, and DeepSpeed's accelerator for it makes none"),

@@ -15,10 +15,12 @@ from northbridge.lightning.namespaces import Classes, Namespace
 from northbridge.lightning.plugins.checkpoint_io import _CheckpointIOMixin
 from northbridge.lightning.plugins.float8 import Float8Precision
 from northbridge.lightning.plugins.float8_inference import Float8Inference
+from northbridge.lightning.plugins.fsdp_precision import _FSDPPrecisionMixin
 from northbridge.lightning.plugins.layer_sync import _LayerSyncMixin
 from northbridge.lightning.strategies.ddp import _DDPMixin
 from northbridge.lightning.strategies.deepspeed import _FabricDeepSpeedMixin, _TrainerDeepSpeedMixin
 from northbridge.lightning.strategies.fabric import _FabricMixin
+from northbridge.lightning.strategies.fsdp import _FabricFSDPMixin, _TrainerFSDPMixin
 from northbridge.lightning.strategies.model_parallel import _FabricModelParallelMixin, _TrainerModelParallelMixin
 from northbridge.lightning.strategies.single_device import _FabricSingleDeviceMixin, _SingleDeviceMixin
 from northbridge.lightning.strategies.trainer import _TrainerMixin
@@ -48,6 +50,7 @@ class Combination:
 _SINGLE = ("single_device", "SingleDeviceStrategy", "strategies", "SingleDeviceStrategy")
 _DDP = ("ddp", "DDPStrategy", "strategies", "DDPStrategy")
 _SHARDED = ("model_parallel", "ModelParallelStrategy", "strategies.model_parallel", "ModelParallelStrategy")
+_FSDP = ("fsdp", "FSDPStrategy", "strategies", "FSDPStrategy")
 _DEEPSPEED = ("deepspeed", "DeepSpeedStrategy", "strategies", "DeepSpeedStrategy")
 _AGREEMENT = ("weights_agreement", "WeightsAgreement")
 
@@ -59,6 +62,9 @@ COMBINATIONS = (
     Combination(*_DDP, (_FabricMixin, _DDPMixin), ("Fabric",)),
     Combination(*_SHARDED, (_TrainerModelParallelMixin,), ("Trainer",)),
     Combination(*_SHARDED, (_FabricModelParallelMixin,), ("Fabric",)),
+    Combination(*_FSDP, (_TrainerFSDPMixin,), ("Trainer",)),
+    Combination(*_FSDP, (_FabricFSDPMixin,), ("Fabric",)),
+    Combination("fsdp_precision", "FSDPPrecision", "plugins.precision.fsdp", "FSDPPrecision", (_FSDPPrecisionMixin,)),
     Combination(*_DEEPSPEED, (_TrainerDeepSpeedMixin,), ("Trainer",)),
     Combination(*_DEEPSPEED, (_FabricDeepSpeedMixin,), ("Fabric",)),
     Combination("float8_precision", "Float8Precision", "plugins", "Precision", (Float8Precision,)),

@@ -114,6 +114,8 @@ class Classes:
     single_device: Any
     ddp: Any
     model_parallel: Any
+    fsdp: Any
+    fsdp_precision: Any
     deepspeed: Any
     checkpoint_io: Any
     script_launcher: Any
@@ -133,7 +135,7 @@ class Classes:
     @property
     def strategies(self) -> tuple[Any, ...]:
         """Every strategy. Lightning's DeepSpeedStrategy derives from its DDPStrategy, and so comes first."""
-        return self.deepspeed, self.single_device, self.ddp, self.model_parallel
+        return self.deepspeed, self.single_device, self.ddp, self.model_parallel, self.fsdp
 
 
 Stock: Any = ABC

@@ -36,22 +36,14 @@ from northbridge.lightning.vendor_names.entry_points import Alias
 
 _UNSUPPORTED = {
     "dp": (("dp", "DataParallelStrategy"), "only CUDA runs several devices in one process"),
-    "fsdp": (
-        ("fsdp", "FSDPStrategy", "XLAFSDPStrategy"),
-        "torch's FSDP1 is not supported, but FSDP2 is",
+    "xla": (
+        ("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy", "XLAFSDPStrategy"),
+        "it is for XLA devices",
     ),
-    "xla": (("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy"), "it is for XLA devices"),
 }
 """Strategies that cannot run on our chips: the first words of Lightning's names, the classes, and the reason."""
 
-_SHARDED = "strategy={namespace}.strategies.ModelParallelStrategy(…)"
-_SIZES = "; its data_parallel_size= is the number of devices, its tensor_parallel_size= is 1, and "
-_SHARDED_HOW = {
-    "Trainer": f"{_SIZES}configure_model() calls torch's fully_shard(layer, mesh=self.device_mesh['data_parallel']) for"
-    " each large layer and for the whole",
-    "Fabric": f"{_SIZES}its parallelize_fn= takes (model, mesh), and calls torch's"
-    " fully_shard(layer, mesh=mesh['data_parallel']) for each large layer and for the whole",
-}
+_OF_FSDP = ("32-true", "16-mixed", "16-true", "bf16-mixed", "bf16-true")
 
 
 def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
@@ -137,11 +129,9 @@ def reject_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> No
         if asked.intersection(words) or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
             claim = backend.capabilities.claims().get(kind, not_driven)
             claimed = "" if claim == not_driven else f" ({name!r} claims {claim.answer}: {claim.reason})"
-            instead = _SHARDED.format(namespace=namespace.name) if kind == "fsdp" else "strategy='ddp'"
-            how = _SHARDED_HOW[namespace.host] if kind == "fsdp" else ""
             raise UnsupportedError(
                 f"strategy={word!r} cannot run on {name!r}: {reason}{claimed}."
-                f" Fix: {namespace.host}(accelerator={name!r}, {instead}){how}",
+                f" Fix: {namespace.host}(accelerator={name!r}, strategy='ddp')",
                 capability=f"strategy {kind}",
             )
 
@@ -169,10 +159,9 @@ def build_strategy(namespace: Namespace, connector: Any) -> Any:
         registered = entry["strategy"]
         if isinstance(registered, Alias):  # from code that patched Lightning: a user's alias is resolved by now
             registered = ours.ddp if registered().kind == "DDPStrategy" else ours.single_device
-        if issubclass(registered, ours.deepspeed.stock_class):
-            return derive(registered, ours.deepspeed)(**entry["init_params"])
-        if issubclass(registered, ours.ddp.stock_class):
-            return derive(registered, ours.ddp)(**entry["init_params"])
+        for kind in (ours.deepspeed, ours.ddp, ours.fsdp):
+            if issubclass(registered, kind.stock_class):
+                return derive(registered, kind)(**entry["init_params"])
         if issubclass(registered, ours.single_device.stock_class):
             return _build_single(derive(registered, ours.single_device), connector)
     for kind in ours.strategies:
@@ -269,6 +258,9 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
     """Build the precision plugin for the flags in ``connector``; None if Lightning's own choice is right."""
     backend = connector.accelerator.backend
     plugin = getattr(connector, namespace.precision_object)
+    ours = classes(namespace)
+    if isinstance(connector.strategy, ours.fsdp) or isinstance(plugin, ours.fsdp_precision.stock_class):
+        return _build_fsdp_precision(namespace, connector, plugin)
     if plugin is not None:
         if isinstance(plugin, (classes(namespace).float8_precision, classes(namespace).float8_inference)):
             plugin.bind(backend)
@@ -288,3 +280,33 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
     if plugin is not None:
         namespace.fabric_module("utilities.rank_zero").rank_zero_info(mixed_precision_line(namespace, precision))
     return plugin
+
+
+def _build_fsdp_precision(namespace: Namespace, connector: Any, plugin: Any) -> Any | None:
+    """Return FSDP's precision plugin, on the chip's device type; None if ``plugin`` is it, or is not one."""
+    backend, ours = connector.accelerator.backend, classes(namespace).fsdp_precision
+    if plugin is None:
+        precision = getattr(connector, namespace.precision_flag)
+        if precision not in _OF_FSDP:
+            raise UnsupportedError(
+                f"precision={precision!r}: FSDP has {', '.join(_OF_FSDP)}. Fix: one of them, or strategy='ddp'",
+                capability="precision",
+            )
+        reject_precision(backend, precision)
+        plugin = made = ours(precision)
+    else:
+        reject_plugin(backend, plugin)
+        made = None
+    if isinstance(plugin, ours.stock_class):
+        plugin.__class__ = derive(type(plugin), ours)
+        plugin.bind(backend)
+    return made
+
+
+def is_fsdp(namespace: Namespace, strategy: Any) -> bool:
+    """Return True if ``strategy``, a registered name or an object, is torch's FSDP, which Lightning has for CUDA alone."""
+    stock, registry = classes(namespace).fsdp.stock_class, namespace.strategy_registry
+    if isinstance(strategy, str):
+        registered = registry[strategy]["strategy"] if strategy in registry else None
+        return isinstance(registered, type) and issubclass(registered, stock)
+    return isinstance(strategy, stock)

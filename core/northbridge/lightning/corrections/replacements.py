@@ -61,6 +61,8 @@ def choose_strategy(namespace: Namespace, original: Original, self: Any) -> Any:
 def check_strategy(namespace: Namespace, original: Original, self: Any) -> Any:
     if is_ours(self.accelerator):
         decide.reject_strategy(namespace, self.accelerator.backend, self._strategy_flag)
+        if decide.is_fsdp(namespace, self._strategy_flag):
+            return None  # Lightning has it for CUDA alone
     return original(self)
 
 

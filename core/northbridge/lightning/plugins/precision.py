@@ -91,6 +91,14 @@ def mixed_precision(namespace: Namespace, backend: Backend, precision: str) -> A
     """
     if precision not in _MIXED:
         return None
+    reject_autocast(backend, precision)
+    return namespace.module("plugins").MixedPrecision(precision, backend.device.type)
+
+
+def reject_autocast(backend: Backend, precision: str) -> None:
+    """Raise :class:`UnsupportedError` if the chip's autocast lacks the dtype of a mixed ``precision``."""
+    if precision not in _MIXED:
+        return
     supported = backend.device.autocast_dtypes()
     if getattr(torch, _NEEDS[precision]) not in supported:
         words = ", ".join(str(dtype) for dtype in supported) or "no dtype at all"
@@ -99,7 +107,6 @@ def mixed_precision(namespace: Namespace, backend: Backend, precision: str) -> A
             " precision='32-true'",
             capability="autocast",
         )
-    return namespace.module("plugins").MixedPrecision(precision, backend.device.type)
 
 
 def precision_plugin(namespace: Namespace, backend: Backend, precision: str) -> Any:

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from northbridge.errors import CheckpointError
-from northbridge.lightning.plugins.checkpoint_files import unreadable
-from northbridge.lightning.plugins.checkpoint_io import to_cpu, unwritable, writing
-from northbridge.lightning.strategies.fabric import _FabricMixin
-from northbridge.lightning.strategies.parallel import _ParallelMixin
-from northbridge.lightning.strategies.trainer import _TrainerMixin
-from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_unsupported
+from northbridge.errors import ArgumentsError
+from northbridge.lightning.strategies.sharded import _FabricShardedMixin, _ShardedMixin, _TrainerShardedMixin
+from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS
 
 if TYPE_CHECKING:
     import torch
 
 
-_NODES_SEE_EACH_OTHER_SECONDS = 60.0  # NFS caches a folder's contents for this long by default
-
-
-class _ModelParallelMixin(_ParallelMixin):
+class _ModelParallelMixin(_ShardedMixin):
     """Trains a model that is sharded over several devices of a chip, one process each."""
 
     _needs = (*OF_SEVERAL_RANKS, "sharding")
+    _not_averaged: tuple[tuple[str, torch.nn.Parameter], ...] = ()
+
+    @property
+    def _writes_shards(self) -> bool:
+        return bool(self._save_distributed_checkpoint)
 
     def _add_up_gradients(self, module: torch.nn.Module) -> None:
         # FSDP2 asks the library for averages. With this setting it divides the sum itself.
@@ -38,35 +32,29 @@ class _ModelParallelMixin(_ParallelMixin):
             if hasattr(part, "set_force_sum_reduction_for_comms"):
                 part.set_force_sum_reduction_for_comms(True)
 
-    def _save_draft(self, path: Any, save: Callable[[Path], None]) -> None:
-        """Let all ranks write a draft, which replaces ``path`` when each of them has finished."""
-        target = self.broadcast(Path(path))
-        if not self._save_distributed_checkpoint and target.is_dir() and not (target / "meta.pt").exists():
-            raise unwritable(target, IsADirectoryError(f"{target} is a folder"))
-        if not self._save_distributed_checkpoint and self.namespace.is_trainer and not target.is_dir():
-            self._on_every_rank(target, partial(save, target))  # by the CheckpointIO, which writes its own drafts
-            return
-        self._replace_together(target, lambda draft: self._write_draft(save, draft, target))
+    def _reject_whole(self, module: torch.nn.Module) -> None:
+        """Raise if ``module`` is not spread at all, and note its parameters whose gradients no rank averages."""
+        data, tensor = (self._device_mesh[name] for name in ("data_parallel", "tensor_parallel"))
+        if data.size() == 1 and tensor.size() > 1 and not any(_is_split(each) for each in module.parameters()):
+            raise ArgumentsError(
+                f"ModelParallelStrategy shards nothing: data_parallel_size is 1, tensor_parallel_size {tensor.size()},"
+                f" and no layer is split. Fix: data_parallel_size={tensor.size()}, tensor_parallel_size=1"
+            )
+        self._not_averaged = tuple(_not_averaged(module, data) if data.size() > 1 else ())
 
-    def _write_draft(self, save: Callable[[Path], None], draft: Path, target: Path) -> None:
-        _write(save, draft, target)
-        if self._save_distributed_checkpoint and self.node_rank > 0:
-            _wait_for(draft / ".metadata", target)
-
-    @contextmanager
-    def reading(self, path: Any) -> Iterator[None]:
-        """Turn errors of reading ``path`` inside the ``with`` into :class:`CheckpointError`; it may have shards."""
-        from torch.distributed.checkpoint.api import CheckpointException
-
-        try:
-            with super().reading(path):
-                yield
-        except CheckpointException as error:
-            reason, _ = next(iter(error.failures.values()))
-            raise unreadable(path, reason) from error
+    def _settle_fused(self, optimizers: Iterable[Any]) -> None:
+        optimizers = list(optimizers)
+        super()._settle_fused(optimizers)
+        stepped = {id(each) for optimizer in optimizers for group in optimizer.param_groups for each in group["params"]}
+        for name, parameter in self._not_averaged:
+            if id(parameter) in stepped:
+                raise ArgumentsError(
+                    f"no fully_shard() has the parameter {name!r}, so the ranks would not average its gradient. Fix:"
+                    " fully_shard() the whole model too, or freeze it"
+                )
 
 
-class _TrainerModelParallelMixin(_TrainerMixin, _ModelParallelMixin):
+class _TrainerModelParallelMixin(_TrainerShardedMixin, _ModelParallelMixin):
     """Trains a Trainer's model that is sharded over several devices, one process each."""
 
     def setup(self, trainer: Any) -> None:
@@ -75,91 +63,49 @@ class _TrainerModelParallelMixin(_TrainerMixin, _ModelParallelMixin):
         self._drive_sync_batch_norm(self.model)
         super().setup(trainer)
 
-    # Skips the methods of strategies with a whole model on each rank: here every rank writes its shards.
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-        """Let every rank save its shards of ``checkpoint``, or rank 0 all of it."""
-        reject_unsupported(self.backend, "checkpoint")
-        whole = to_cpu(self.with_random_states(checkpoint))
-        save = self.stock_class.save_checkpoint
-        self._save_draft(filepath, lambda path: save(self, whole, path, storage_options))
-
-    def load_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
-        """Read the checkpoint, and keep its random states for a fit."""
-        checkpoint = super().load_checkpoint(*args, **kwargs)
-        if self._fits():
-            self.note_random_states(checkpoint)  # Lightning restores this strategy's optimizers here too
-        return checkpoint
+    def setup_optimizers(self, trainer: Any) -> None:
+        """Set up the optimizers. Raises :class:`ArgumentsError` for a parameter that would differ between the ranks."""
+        self._reject_whole(self.model)
+        super().setup_optimizers(trainer)
 
 
-class _FabricModelParallelMixin(_FabricMixin, _ModelParallelMixin):
+class _FabricModelParallelMixin(_FabricShardedMixin, _ModelParallelMixin):
     """Trains a Fabric's model that is sharded over several devices, one process each."""
 
-    @property
-    def checkpoint_io(self) -> Any:
-        """Lightning's property, which raises an error: this strategy has no checkpoint plugin."""
-        return self.stock_class.checkpoint_io.fget(self)
-
-    @checkpoint_io.setter
-    def checkpoint_io(self, io: Any) -> None:
-        self.stock_class.checkpoint_io.fset(self, io)
-
-    def module_to_device(self, module: torch.nn.Module) -> None:
-        """Leave ``module`` where it is: set-up moves its shards to the chip."""
-
     def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
-        """Set up ``module`` with reductions that the chip supports, and move unsharded tensors to the chip."""
+        """Set up ``module`` with reductions that the chip supports, and move unsharded tensors to the chip.
+
+        Raises :class:`ArgumentsError` if nothing of it is sharded.
+        """
         module = super().setup_module(module)
         self._add_up_gradients(module)
+        self._reject_whole(module)
         _move_whole_tensors(module, self.root_device)
         self._warn_of(module)
         return module
 
-    def save_checkpoint(
-        self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
-    ) -> None:
-        """Let every rank save its shards of ``state``, or rank 0 all of it."""
-        reject_unsupported(self.backend, "checkpoint")
-        beside = {key: _saved(each) for key, each in state.items() if not _is_spread(each)}
-        whole, save = {**state, **to_cpu(beside)}, self.stock_class.save_checkpoint
-        self._save_draft(path, lambda path: save(self, path, whole, storage_options, filter))
+
+def _is_split(parameter: Any) -> bool:
+    from torch.distributed.tensor import DTensor
+
+    return isinstance(parameter, DTensor) and parameter.device_mesh.size() > 1
 
 
-def _is_spread(value: Any) -> bool:
-    # Lightning gets the states of modules and optimizers itself, from all ranks together.
-    import torch
+def _not_averaged(module: torch.nn.Module, data_parallel: Any) -> Iterable[tuple[str, torch.nn.Parameter]]:
+    """Yield the trained parameters of ``module`` that are whole on each rank of ``data_parallel``.
 
-    return isinstance(value, (torch.nn.Module, torch.optim.Optimizer))
+    A parameter with a hook is left to the hook, which may average its gradient.
+    """
+    from torch.distributed.tensor import DTensor
 
-
-def _saved(value: Any) -> Any:
-    is_stateful = hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
-    return value.state_dict() if is_stateful else value
-
-
-def _write(save: Callable[[Path], None], draft: Path, target: Path) -> None:
-    from torch.distributed.checkpoint.api import CheckpointException
-
-    try:
-        with writing(target):
-            save(draft)
-    except CheckpointException as error:  # torch raises it on every rank, even if only one failed
-        rank, (reason, _) = next(iter(error.failures.items()))
-        if not isinstance(reason, OSError):
-            raise
-        raise unwritable(target, OSError(f"{reason.strerror or reason}, says rank {rank}")) from error
-
-
-def _wait_for(metadata: Path, target: Path) -> None:
-    # A node may see another node's files only later.
-    deadline = time.monotonic() + _NODES_SEE_EACH_OTHER_SECONDS
-    while not metadata.exists():
-        if time.monotonic() > deadline:
-            raise CheckpointError(
-                f"rank 0 wrote into {target.parent}, which this node does not see. Fix: use a folder that"
-                " all nodes share"
-            )
-        time.sleep(0.1)
+    ranks = set(data_parallel.mesh.flatten().tolist())
+    for name, parameter in module.named_parameters():
+        hooks = parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
+        if not parameter.requires_grad or hooks:
+            continue
+        mesh: Any = parameter.device_mesh.mesh if isinstance(parameter, DTensor) else None
+        if mesh is None or not ranks.issubset(mesh.flatten().tolist()):
+            yield name, parameter
 
 
 def _move_whole_tensors(module: torch.nn.Module, device: torch.device) -> None:

@@ -21,6 +21,7 @@ TRAINING_CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "barrier": ("barrier, which several ranks need", "devices=1"),
         "sync_batchnorm": ("torch's SyncBatchNorm", "leave convert_sync_batchnorm() out"),
         "sharding": ("FSDP2 and tensor parallel", "strategy='ddp', or devices=1"),
+        "fsdp": ("torch's FSDP", "strategy='ddp', or FSDP2 by ModelParallelStrategy()"),
         "ddp_averaging": ("averaging gradients, which DDP does", "devices=1"),
     }
 )

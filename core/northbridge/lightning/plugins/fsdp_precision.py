@@ -1,0 +1,52 @@
+"""Lightning's precision plugin for FSDP, on the chip's device type."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from northbridge.backend import Backend
+from northbridge.errors import ArgumentsError
+from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.plugins.precision import reject_autocast
+
+
+class _FSDPPrecisionMixin:
+    """A precision for FSDP: "32-true", "16-true", "bf16-true", "16-mixed" or "bf16-mixed".
+
+    Raises :class:`ValueError` for any other, as Lightning's class does.
+    """
+
+    precision: str
+    scaler: Any
+    stock_class: Any
+    namespace: Namespace
+    device_type: str = ""
+    """The chip's device type; empty before a strategy has the plugin."""
+
+    def __init__(self, precision: Any, scaler: Any = None) -> None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*CUDA is not available")  # Lightning's scaler is CUDA's
+            super().__init__(precision)  # type: ignore[call-arg]  # Lightning's class, which has no use for scaler=
+        if scaler is not None and precision != "16-mixed":
+            raise ArgumentsError(f"FSDPPrecision({precision!r}) uses no scaler. Fix: leave scaler= out")
+        self.scaler = scaler if scaler is not None else self.scaler
+
+    def bind(self, backend: Backend) -> None:
+        """Compute on the devices of ``backend``; raise :class:`UnsupportedError` if autocast lacks the dtype there."""
+        from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+        reject_autocast(backend, self.precision)
+        self.device_type = backend.device.type
+        if type(self.scaler) is ShardedGradScaler and self.scaler._device != self.device_type:
+            self.scaler = ShardedGradScaler(device=self.device_type)
+
+    def forward_context(self) -> AbstractContextManager[Any]:
+        """Compute with mixed precision on the chip."""
+        if "mixed" not in self.precision:
+            context: AbstractContextManager[Any] = self.stock_class.forward_context(self)
+            return context
+        return torch.autocast(self.device_type, torch.bfloat16 if self.precision == "bf16-mixed" else torch.float16)

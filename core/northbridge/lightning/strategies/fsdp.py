@@ -1,0 +1,101 @@
+"""The strategy with torch's first FSDP, of every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import CollectiveError
+from northbridge.lightning.strategies.moved_parameters import follow
+from northbridge.lightning.strategies.sharded import _FabricShardedMixin, _ShardedMixin, _TrainerShardedMixin
+from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_unsupported
+from northbridge.lightning.strategies.unsupported_tensors import reject_sparse_gradients, reject_tensors
+
+if TYPE_CHECKING:
+    import torch
+
+_ONE_NODE_EACH = ("HYBRID_SHARD", "_HYBRID_SHARD_ZERO2")
+
+
+class _FSDPMixin(_ShardedMixin):
+    """Trains a model that torch's FSDP wraps and shards over several devices of a chip, one process each."""
+
+    _needs = (*OF_SEVERAL_RANKS, "fsdp")
+
+    @property
+    def _torch_arguments(self) -> dict[str, Any]:
+        """The arguments of torch's class, under the name that each of Lightning's classes has for them."""
+        arguments: dict[str, Any] = self.kwargs if self.namespace.is_trainer else self._fsdp_kwargs
+        return arguments
+
+    @property
+    def _writes_shards(self) -> bool:
+        return bool(self._state_dict_type == "sharded")
+
+    def _configure_launcher(self) -> None:
+        reject_unsupported(self.backend, "fsdp")  # also for one rank
+        super()._configure_launcher()
+
+    def _setup_distributed(self) -> None:
+        super()._setup_distributed()
+        self._settle_mesh()
+
+    def _settle_mesh(self) -> None:
+        # Lightning makes the mesh for CUDA. Without a mesh, torch takes the device count for the ranks of each node.
+        from torch.distributed.device_mesh import init_device_mesh
+
+        arguments = self._torch_arguments
+        sizes = arguments.get("device_mesh")
+        is_hybrid = self.sharding_strategy.name in _ONE_NODE_EACH
+        if sizes is None and arguments.get("process_group") is None and is_hybrid:
+            sizes = (self.num_nodes, self.num_processes)
+        if isinstance(sizes, tuple):
+            arguments["device_mesh"] = init_device_mesh(self.backend.device.type, sizes)
+
+    def _reject_module(self, module: torch.nn.Module) -> None:
+        reject_tensors(self.backend, module, self.root_device)
+        reject_sparse_gradients(self.backend, module, self.root_device)
+        precision, library = self.mixed_precision_config, self.backend.collective
+        for dtype in filter(None, (precision and precision.param_dtype, precision and precision.reduce_dtype)):
+            if not library.carries(dtype):
+                word = str(dtype).removeprefix("torch.")
+                raise CollectiveError(f"{library.name!r} cannot send {word}, which FSDP would. Fix: another precision=")
+
+    def _follow_moves(self, optimizers: Iterable[Any]) -> None:
+        if not self.cpu_offload.offload_params:
+            super()._follow_moves(optimizers)
+            return
+        for optimizer in optimizers:  # it steps the parameters on the CPU
+            follow(optimizer)
+
+
+class _TrainerFSDPMixin(_TrainerShardedMixin, _FSDPMixin):
+    """Trains a Trainer's model with torch's first FSDP."""
+
+    def setup_environment(self) -> None:
+        """Acquire this rank's device, and meet the other ranks."""
+        self.acquire_device()
+        self._setup_distributed()  # before Lightning's, which has no method for it
+        super().setup_environment()
+
+    def setup(self, trainer: Any) -> None:
+        """Wrap the model, unless the chip or its library does not support its tensors."""
+        self._reject_module(self.model)
+        self._drive_sync_batch_norm(self.model)
+        super().setup(trainer)
+        self._warn_of(self.model)
+
+
+class _FabricFSDPMixin(_FabricShardedMixin, _FSDPMixin):
+    """Trains a Fabric's model with torch's first FSDP."""
+
+    def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
+        """Wrap ``module``, unless the chip or its library does not support its tensors."""
+        self._reject_module(module)
+        module = super().setup_module(module)
+        self._warn_of(module)
+        return module
+
+    def clip_gradients_norm(self, *args: Any, **kwargs: Any) -> Any:
+        """Clip the gradients by their norm over all ranks, which torch's class computes."""
+        return self.stock_class.clip_gradients_norm(self, *args, **kwargs)
