@@ -87,10 +87,14 @@ if TYPE_CHECKING:
         CheckpointIOName as CheckpointIOName,
         unsupported_names as unsupported_names,
     )
-    from northbridge.lightning.vendor_names.precision import PrecisionName as PrecisionName
+    from northbridge.lightning.vendor_names.precision import (
+        DeepSpeedPrecisionName as DeepSpeedPrecisionName,
+        PrecisionName as PrecisionName,
+    )
     from northbridge.lightning.vendor_names.profiler import ProfilerName as ProfilerName
     from northbridge.lightning.vendor_names.strategies import (
         DDPStrategyName as DDPStrategyName,
+        DeepSpeedStrategyName as DeepSpeedStrategyName,
         SingleDeviceStrategyName as SingleDeviceStrategyName,
     )
     from northbridge.process_record import Entry as Entry, note as note, record as record
@@ -167,8 +171,12 @@ _HOMES = {
     "northbridge.lightning.plugins.float8": ("Float8Precision",),
     "northbridge.lightning.plugins.float8_inference": ("Float8Inference",),
     "northbridge.lightning.compiled_blocks": ("compile_blocks",),
-    "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),
-    "northbridge.lightning.vendor_names.precision": ("PrecisionName",),
+    "northbridge.lightning.vendor_names.strategies": (
+        "DDPStrategyName",
+        "DeepSpeedStrategyName",
+        "SingleDeviceStrategyName",
+    ),
+    "northbridge.lightning.vendor_names.precision": ("DeepSpeedPrecisionName", "PrecisionName"),
     "northbridge.lightning.vendor_names.profiler": ("ProfilerName",),
     "northbridge.lightning.vendor_names.names": (
         "AcceleratorName",

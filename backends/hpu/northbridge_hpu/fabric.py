@@ -7,6 +7,7 @@ from northbridge_hpu.trainer import (
     HPUAccelerator as HPUAccelerator,
     HPUCheckpointIO as HPUCheckpointIO,
     HPUDDPStrategy as HPUDDPStrategy,
+    HPUDeepSpeedStrategy as HPUDeepSpeedStrategy,
     HPUParallelStrategy as HPUParallelStrategy,
     HPUPrecisionPlugin as HPUPrecision,
     SingleHPUStrategy as SingleHPUStrategy,

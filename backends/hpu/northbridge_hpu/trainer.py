@@ -53,6 +53,14 @@ class HPUDDPStrategy(HPUParallelStrategy, backend="hpu"):
     """The DDP strategy over HCCL: ``strategy="hpu_ddp"``."""
 
 
+class HPUDeepSpeedStrategy(northbridge.DeepSpeedStrategyName, backend="hpu"):
+    """DeepSpeed's ZeRO on HPUs: ``strategy="hpu_deepspeed"``, ``"hpu_deepspeed_stage_3"`` and so on."""
+
+
+class HPUDeepSpeedPrecisionPlugin(northbridge.DeepSpeedPrecisionName, backend="hpu"):
+    """A precision of a run with DeepSpeed: ``precision="bf16-mixed"``."""
+
+
 class HPUCheckpointIO(northbridge.CheckpointIOName, backend="hpu"):
     """Default checkpoint plugin of every strategy on HPUs."""
 
@@ -157,8 +165,6 @@ _unsupported = northbridge.unsupported_names(
     __name__,
     backend="hpu",
     instead={
-        "HPUDeepSpeedPrecisionPlugin": ("deepspeed", f"{_DDP} and precision='bf16-mixed'"),
-        "HPUDeepSpeedStrategy": ("deepspeed", _DDP),
         "HPUDataModule": (
             "data_loaders",
             "in train_dataloader() of a LightningDataModule, return HabanaDataLoader(ImageFolder(…), batch_size=32)",

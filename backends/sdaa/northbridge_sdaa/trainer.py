@@ -43,6 +43,14 @@ class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
     )
 
 
+class SDAADeepSpeedStrategy(northbridge.DeepSpeedStrategyName, backend="sdaa"):
+    """DeepSpeed's ZeRO: ``strategy="sdaa_deepspeed"``, ``"sdaa_deepspeed_stage_3"`` and so on."""
+
+
+class SDAADeepSpeedPrecisionPlugin(northbridge.DeepSpeedPrecisionName, backend="sdaa"):
+    """A precision of a run with DeepSpeed: ``precision="bf16-mixed"``."""
+
+
 class SDAACheckpointIO(northbridge.CheckpointIOName, backend="sdaa"):
     """Default checkpoint plugin of every strategy on the chip."""
 
@@ -59,8 +67,6 @@ __getattr__ = northbridge.unsupported_names(
     __name__,
     backend="sdaa",
     instead={
-        "SDAADeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='ddp' and precision='bf16-mixed'"),
-        "SDAADeepSpeedStrategy": ("deepspeed", "write strategy='ddp'"),
         "SDAAFSDPPrecision": ("fsdp", "write strategy='ddp' and precision='bf16-mixed'"),
         "SDAAFSDPStrategy": ("fsdp", "write strategy='ddp'"),
     },

@@ -135,7 +135,15 @@ def _resolve_alias(namespace: Namespace, strategy: Any) -> Any:
     registered = entry["strategy"]
     if isinstance(registered, type) and issubclass(registered, StrategyName):  # a script's own, derived from a name
         return registered(**entry["init_params"])
-    return registered() if isinstance(registered, Alias) else strategy
+    return registered(**_arguments_of(namespace, registered)) if isinstance(registered, Alias) else strategy
+
+
+def _arguments_of(namespace: Namespace, alias: Alias) -> dict[str, Any]:
+    """Return the arguments that Lightning has for the name without the backend's: ``acme_deepspeed_stage_3``."""
+    lightnings = alias.name.removeprefix(f"{alias.backend}_")
+    stock = namespace.strategy_registry[lightnings] if lightnings in namespace.strategy_registry else {}
+    is_deepspeeds = stock.get("strategy") is classes(namespace).deepspeed.stock_class
+    return dict(stock["init_params"]) if is_deepspeeds else {}
 
 
 def _settle_strategy(

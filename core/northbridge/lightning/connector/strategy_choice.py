@@ -191,14 +191,21 @@ def _settle_layer_sync(namespace: Namespace, connector: Any) -> None:
             capability="sync_batchnorm",
         )
     ours = classes(namespace)
-    if isinstance(connector._strategy_flag, (ours.model_parallel, ours.model_parallel.stock_class)):
+    flag: Any = connector._strategy_flag
+    kind = namespace.strategy_registry[flag]["strategy"] if isinstance(flag, str) else type(flag)
+    sharded = next((each for each in (ours.model_parallel, ours.deepspeed) if _is_kind(kind, each.stock_class)), None)
+    if sharded is not None:
         raise UnsupportedError(
-            "ModelParallelStrategy ignores sync_batchnorm=True. Fix: call SyncBatchNorm.convert_sync_batchnorm()"
+            f"{sharded.__name__} ignores sync_batchnorm=True. Fix: call SyncBatchNorm.convert_sync_batchnorm()"
             " in configure_model()",
             capability="sync_batchnorm",
         )
     if type(connector._layer_sync) is namespace.module("plugins.layer_sync").TorchSyncBatchNorm:
         connector._layer_sync = ours.layer_sync(backend.name)
+
+
+def _is_kind(cls: Any, base: Any) -> bool:
+    return isinstance(cls, type) and issubclass(cls, base)
 
 
 def _build_single(single_device: Any, connector: Any) -> Any:
@@ -261,6 +268,12 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
     ours = classes(namespace)
     if isinstance(connector.strategy, ours.fsdp) or isinstance(plugin, ours.fsdp_precision.stock_class):
         return _build_fsdp_precision(namespace, connector, plugin)
+    sharded = isinstance(connector.strategy, ours.deepspeed)
+    if sharded and not isinstance(plugin, (namespace.module("plugins").DeepSpeedPrecision, type(None))):
+        raise UnsupportedError(
+            f"DeepSpeed computes gradients by itself, without {type(plugin).__name__}. Fix: precision='bf16-mixed'",
+            capability="precision",
+        )
     if plugin is not None:
         if isinstance(plugin, (classes(namespace).float8_precision, classes(namespace).float8_inference)):
             plugin.bind(backend)
@@ -268,7 +281,7 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
         return None
     precision = getattr(connector, namespace.precision_flag)
     reject_precision(backend, precision)
-    if isinstance(connector.strategy, classes(namespace).deepspeed):
+    if sharded:
         return None  # Lightning's DeepSpeedPrecision, whose backward pass and step are the engine's
     if precision == FLOAT8:
         plugin = classes(namespace).float8_precision()

@@ -17,6 +17,7 @@ from northbridge.lightning.strategies.deepspeed_accelerator import (
     run_as_wanted,
 )
 from northbridge.lightning.strategies.fabric import _FabricMixin
+from northbridge.lightning.strategies.model_parallel import move_whole_tensors
 from northbridge.lightning.strategies.moved_parameters import following
 from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.trainer import _TrainerMixin
@@ -50,6 +51,7 @@ class _DeepSpeedMixin(_ParallelMixin):
 
         accelerator = choose_accelerator(self.backend)
         reject_disks(self.backend, accelerator, self.config, self.remote_device)
+        self._settle_config()
         super()._setup_distributed()
         place(accelerator, self.root_device)
         self._local_rank_before = os.environ.get("LOCAL_RANK")
@@ -58,13 +60,21 @@ class _DeepSpeedMixin(_ParallelMixin):
         # It adopts the process group. Without this call it would make one of its own.
         deepspeed.init_distributed(self._process_group_backend, auto_mpi_discovery=False, timeout=self._timeout)
 
+    def _settle_config(self) -> None:
+        offloads = (self.config.get("zero_optimization") or {}).get("offload_optimizer")
+        if offloads and "optimizer" not in self.config:
+            # Otherwise DeepSpeed refuses every optimizer that the user makes, except its own for host memory.
+            self.config.setdefault("zero_force_ds_cpu_optimizer", False)
+
     def _prepare(self, model: torch.nn.Module, optimizers: Iterable[Any] = (), *, fits: bool) -> None:
         """Move ``model`` to this rank's device, unless its parameters are sharded already; ``optimizers`` follow."""
         reject_tensors(self.backend, model, self.root_device)
         if fits:
             reject_sparse_gradients(self.backend, model, self.root_device)
         self._drive_sync_batch_norm(model)
-        if not any(hasattr(each, "ds_id") for each in model.parameters()):
+        if any(hasattr(each, "ds_id") for each in model.parameters()):
+            move_whole_tensors(model, self.root_device)  # those that DeepSpeed has not sharded
+        else:
             with following(model):
                 model.to(self.root_device)
             self._check_moved(model)
@@ -83,6 +93,16 @@ class _DeepSpeedMixin(_ParallelMixin):
 
 class _TrainerDeepSpeedMixin(_TrainerMixin, _DeepSpeedMixin):
     """Trains a Trainer's model with DeepSpeed's ZeRO."""
+
+    def _init_optimizers(self) -> Any:
+        made = self.namespace.module("core.optimizer")._init_optimizers_and_lr_schedulers(self.lightning_module)
+        optimizers, schedulers = made
+        if len(optimizers) != 1 or len(schedulers) > 1:
+            raise self.namespace.module("utilities.exceptions").MisconfigurationException(
+                "DeepSpeed currently only supports single optimizer, single optional scheduler; configure_optimizers()"
+                f" returned {len(optimizers)} and {len(schedulers)}. Fix: one optimizer with parameter groups"
+            )
+        return optimizers[0], schedulers[0] if schedulers else None
 
     def _setup_model_and_optimizer(self, model: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
         self._prepare(model, [] if optimizer is None else [optimizer], fits=True)

@@ -80,7 +80,7 @@ class _FabricModelParallelMixin(_FabricShardedMixin, _ModelParallelMixin):
         module = super().setup_module(module)
         self._add_up_gradients(module)
         self._reject_whole(module)
-        _move_whole_tensors(module, self.root_device)
+        move_whole_tensors(module, self.root_device)
         self._warn_of(module)
         return module
 
@@ -108,7 +108,7 @@ def _not_averaged(module: torch.nn.Module, data_parallel: Any) -> Iterable[tuple
             yield name, parameter
 
 
-def _move_whole_tensors(module: torch.nn.Module, device: torch.device) -> None:
+def move_whole_tensors(module: torch.nn.Module, device: torch.device) -> None:
     """Move the tensors that the user has not sharded, in place, so that an optimizer keeps the same parameters."""
     from torch.distributed.tensor import DTensor
 

@@ -38,7 +38,7 @@ class Alias:
     backend: str
     reference: str
 
-    def __call__(self) -> Any:
+    def __call__(self, **arguments: Any) -> Any:
         """Import the plugin and build a strategy that belongs to no namespace yet.
 
         Raises the errors of :func:`northbridge.get`, and :class:`PluginImportError` if the entry is wrong.
@@ -46,7 +46,7 @@ class Alias:
         get(self.backend)
         module, _, attribute = self.reference.partition(":")
         try:
-            made = getattr(importlib.import_module(module), attribute)()
+            made = getattr(importlib.import_module(module), attribute)(**arguments)
             if not isinstance(made, StrategyName):
                 raise TypeError(f"it returned {made!r}, not a StrategyName")
         except (AttributeError, TypeError) as error:

@@ -10,7 +10,7 @@ from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
 from northbridge.errors import ArgumentValueError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.plugins.precision import FLOAT8, precision_plugin
+from northbridge.lightning.plugins.precision import FLOAT8, precision_plugin, reject_precision
 from northbridge.lightning.vendor_names.names import VendorName
 
 
@@ -78,6 +78,20 @@ class PrecisionName(VendorName):
         owner = next((each for each in type(self).__mro__ if attribute in vars(each)), None)
         is_lightnings = owner is not None and any(owner in kind.__mro__ for kind in PrecisionName.__bases__[1:])
         return self.answer(attribute) if is_lightnings else object.__getattribute__(self, attribute)
+
+
+class DeepSpeedPrecisionName(PrecisionName):
+    """A vendor's name for the precision of a run with DeepSpeed; ``precision="bf16-mixed"`` means the same."""
+
+    kind = "DeepSpeedPrecision"
+    homes: ClassVar[frozenset[str]] = frozenset(
+        f"{namespace.name}.plugins.precision.deepspeed" for namespace in NAMESPACES.values()
+    )
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        word = self.words[self.precision]
+        reject_precision(load(get(self.backend_name)), word)
+        return namespace.module("plugins").DeepSpeedPrecision(word)
 
 
 def count_as_lightnings(namespace: Namespace) -> None:

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
-from northbridge.errors import ArgumentsError
+from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.chip import _ChipMixin
 from northbridge.lightning.vendor_names import precision
 from northbridge.lightning.vendor_names.arguments import arguments_of_ddp
-from northbridge.lightning.vendor_names.draft import draft_of
+from northbridge.lightning.vendor_names.draft import draft_of, namespace_at_hand
 from northbridge.lightning.vendor_names.names import AcceleratorName, CheckpointIOName, VendorName, is_open
 
 PRECISION_OF_STRATEGY = ("precision_plugin", "precision")
@@ -34,7 +34,7 @@ class StrategyName(VendorName):
 
     def make(self, namespace: Namespace, arguments: dict[str, Any]) -> Any:
         """Make the strategy of ``namespace``. Raises :class:`ArgumentsError` for an argument that it lacks."""
-        cls = classes(namespace).ddp if self.kind == "DDPStrategy" else classes(namespace).single_device
+        cls = next(each for each in classes(namespace).strategies if each.__name__ == self.kind)
         accepted = inspect.signature(cls.stock_class.__init__).parameters
         for argument in arguments:
             if argument not in accepted and argument not in self.passed_on():
@@ -117,6 +117,31 @@ class DDPStrategyName(StrategyName):
         if made.parallel_devices is None:
             made.parallel_devices = [torch.device(made.backend.device.type)] * made.accelerator.auto_device_count()
         return made
+
+
+class DeepSpeedStrategyName(StrategyName):
+    """A vendor's name for the DeepSpeed strategy; it accepts the arguments of Lightning's."""
+
+    kind = "DeepSpeedStrategy"
+    positional: ClassVar[tuple[str, ...]] = ("accelerator", "zero_optimization", "stage")
+    _of_inference = frozenset(
+        {"dtype", "enable_cuda_graph", "kernel_inject", "mp_size", "replace_with_kernel_inject", "tensor_parallel", "tp"}
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        asked = sorted(self._of_inference.intersection(kwargs))
+        if asked:
+            raise UnsupportedError(
+                f"{type(self).__name__}({asked[0]}=…) is for deepspeed.init_inference(), which no strategy calls here."
+                " Fix: leave it out; stage=3 shards predict() too",
+                capability="deepspeed",
+            )
+        super().__init__(*args, **kwargs)
+
+    @classmethod
+    def passed_on(cls) -> Collection[str]:
+        stock: Any = classes(namespace_at_hand()).deepspeed.stock_class
+        return (*super().passed_on(), *tuple(inspect.signature(stock.__init__).parameters)[1:])
 
 
 def count_as_lightnings(namespace: Namespace) -> None:
