@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from northbridge.lightning.data.padding_collate import PaddingCollate as PaddingCollate
     from northbridge.lightning.plugins.float8 import Float8Precision as Float8Precision
     from northbridge.lightning.plugins.float8_inference import Float8Inference as Float8Inference
+    from northbridge.lightning.sharded_blocks import shard_blocks as shard_blocks
     from northbridge.lightning.vendor_names.names import (
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
@@ -89,12 +90,14 @@ if TYPE_CHECKING:
     )
     from northbridge.lightning.vendor_names.precision import (
         DeepSpeedPrecisionName as DeepSpeedPrecisionName,
+        FSDPPrecisionName as FSDPPrecisionName,
         PrecisionName as PrecisionName,
     )
     from northbridge.lightning.vendor_names.profiler import ProfilerName as ProfilerName
     from northbridge.lightning.vendor_names.strategies import (
         DDPStrategyName as DDPStrategyName,
         DeepSpeedStrategyName as DeepSpeedStrategyName,
+        FSDPStrategyName as FSDPStrategyName,
         SingleDeviceStrategyName as SingleDeviceStrategyName,
     )
     from northbridge.process_record import Entry as Entry, note as note, record as record
@@ -171,12 +174,14 @@ _HOMES = {
     "northbridge.lightning.plugins.float8": ("Float8Precision",),
     "northbridge.lightning.plugins.float8_inference": ("Float8Inference",),
     "northbridge.lightning.compiled_blocks": ("compile_blocks",),
+    "northbridge.lightning.sharded_blocks": ("shard_blocks",),
     "northbridge.lightning.vendor_names.strategies": (
         "DDPStrategyName",
         "DeepSpeedStrategyName",
+        "FSDPStrategyName",
         "SingleDeviceStrategyName",
     ),
-    "northbridge.lightning.vendor_names.precision": ("DeepSpeedPrecisionName", "PrecisionName"),
+    "northbridge.lightning.vendor_names.precision": ("DeepSpeedPrecisionName", "FSDPPrecisionName", "PrecisionName"),
     "northbridge.lightning.vendor_names.profiler": ("ProfilerName",),
     "northbridge.lightning.vendor_names.names": (
         "AcceleratorName",

@@ -8,6 +8,8 @@ from northbridge_hpu.trainer import (
     HPUCheckpointIO as HPUCheckpointIO,
     HPUDDPStrategy as HPUDDPStrategy,
     HPUDeepSpeedStrategy as HPUDeepSpeedStrategy,
+    HPUFSDPPrecision as HPUFSDPPrecision,
+    HPUFSDPStrategy as HPUFSDPStrategy,
     HPUParallelStrategy as HPUParallelStrategy,
     HPUPrecisionPlugin as HPUPrecision,
     SingleHPUStrategy as SingleHPUStrategy,

@@ -61,6 +61,10 @@ class HPUDeepSpeedPrecisionPlugin(northbridge.DeepSpeedPrecisionName, backend="h
     """A precision of a run with DeepSpeed: ``precision="bf16-mixed"``."""
 
 
+class HPUFSDPStrategy(northbridge.FSDPStrategyName, backend="hpu"):
+    """Torch's first FSDP over HCCL: ``strategy="fsdp"``. It trains in 32-true unless a precision is given."""
+
+
 class HPUCheckpointIO(northbridge.CheckpointIOName, backend="hpu"):
     """Default checkpoint plugin of every strategy on HPUs."""
 
@@ -151,6 +155,13 @@ def _skip_all(_name: str, _layer: torch.nn.Module) -> bool:
     return True
 
 
+class HPUFSDPPrecision(northbridge.FSDPPrecisionName, backend="hpu"):
+    """A precision of FSDP on HPUs: ``precision="bf16-mixed"``."""
+
+    positional = ("precision", "device", "recipe", "replace_layers")
+    without_meaning = MappingProxyType(dict.fromkeys(("recipe", "replace_layers"), "FSDP has no float8"))
+
+
 class HPUProfiler(northbridge.ProfilerName, backend="hpu"):
     """Lightning's PyTorchProfiler with the HPU's events: ``profiler="pytorch"``."""
 
@@ -169,8 +180,6 @@ _unsupported = northbridge.unsupported_names(
             "data_loaders",
             "in train_dataloader() of a LightningDataModule, return HabanaDataLoader(ImageFolder(…), batch_size=32)",
         ),
-        "HPUFSDPPrecision": ("fsdp", f"{_DDP} and precision='bf16-mixed'"),
-        "HPUFSDPStrategy": ("fsdp", _DDP),
     },
 )
 

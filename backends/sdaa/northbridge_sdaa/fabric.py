@@ -6,6 +6,8 @@ from northbridge_sdaa.trainer import (
     SDAAAccelerator as SDAAAccelerator,
     SDAACheckpointIO as SDAACheckpointIO,
     SDAADDPStrategy as SDAADDPStrategy,
+    SDAAFSDPPrecision as SDAAFSDPPrecision,
+    SDAAFSDPStrategy as SDAAFSDPStrategy,
     SDAAPrecisionPlugin as SDAAPrecisionPlugin,
     SingleSDAAStrategy as SingleSDAAStrategy,
     __getattr__ as __getattr__,

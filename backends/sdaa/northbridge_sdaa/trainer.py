@@ -51,6 +51,17 @@ class SDAADeepSpeedPrecisionPlugin(northbridge.DeepSpeedPrecisionName, backend="
     """A precision of a run with DeepSpeed: ``precision="bf16-mixed"``."""
 
 
+class SDAAFSDPStrategy(northbridge.FSDPStrategyName, backend="sdaa"):
+    """Torch's first FSDP over TCCL: ``strategy="fsdp"``. It trains in 32-true unless a precision is given."""
+
+
+class SDAAFSDPPrecision(northbridge.FSDPPrecisionName, backend="sdaa"):
+    """A precision of FSDP: ``precision="bf16-mixed"``."""
+
+    positional = ("precision", "device", "recipe", "replace_layers")
+    without_meaning = MappingProxyType(dict.fromkeys(("recipe", "replace_layers"), "FSDP has no float8"))
+
+
 class SDAACheckpointIO(northbridge.CheckpointIOName, backend="sdaa"):
     """Default checkpoint plugin of every strategy on the chip."""
 
@@ -66,8 +77,5 @@ class SingleSDAAStrategy(northbridge.SingleDeviceStrategyName, backend="sdaa"):
 __getattr__ = northbridge.unsupported_names(
     __name__,
     backend="sdaa",
-    instead={
-        "SDAAFSDPPrecision": ("fsdp", "write strategy='ddp' and precision='bf16-mixed'"),
-        "SDAAFSDPStrategy": ("fsdp", "write strategy='ddp'"),
-    },
+    instead={},
 )

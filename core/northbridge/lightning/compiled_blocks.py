@@ -5,11 +5,11 @@ Blocks of the same code share one graph, so that a model of 48 layers is compile
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from northbridge.discovery.current import loaded
 from northbridge.errors import ArgumentsError
+from northbridge.lightning.blocks import repeated_blocks
 from northbridge.lightning.corrections.compilation import with_compiler
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def compile_blocks(module: torch.nn.Module, **arguments: Any) -> int:
     :class:`ArgumentsError` if there is no such block, and :class:`UnsupportedError` for a backend or an option that
     the chip lacks.
     """
-    blocks = _repeated(module)
+    blocks = repeated_blocks(module)
     if not blocks:
         raise ArgumentsError(
             f"{type(module).__name__} has no block twice in one ModuleList or Sequential. Fix: torch.compile(model)"
@@ -36,16 +36,3 @@ def compile_blocks(module: torch.nn.Module, **arguments: Any) -> int:
     for block in blocks:
         block.compile(**arguments)
     return len(blocks)
-
-
-def _repeated(module: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return the outermost repeated blocks."""
-    from torch.nn import ModuleList, Sequential
-
-    found: list[torch.nn.Module] = []
-    children = list(module.children())
-    if isinstance(module, (ModuleList, Sequential)):
-        counts = Counter(type(each) for each in children)
-        found = [each for each in children if counts[type(each)] > 1 and next(each.children(), None) is not None]
-    inside = [each for each in children if not any(each is block for block in found)]
-    return [*found, *(block for each in inside for block in _repeated(each))]

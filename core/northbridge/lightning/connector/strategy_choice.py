@@ -23,6 +23,7 @@ from northbridge.lightning.classes import classes
 from northbridge.lightning.connector.conversion import convert_arguments
 from northbridge.lightning.connector.registry import claim_name, drives_a_chip_by_itself, tell_of_predecessors
 from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.plugins.fsdp_precision import OF_FSDP
 from northbridge.lightning.plugins.precision import (
     FLOAT8,
     mixed_precision,
@@ -42,8 +43,6 @@ _UNSUPPORTED = {
     ),
 }
 """Strategies that cannot run on our chips: the first words of Lightning's names, the classes, and the reason."""
-
-_OF_FSDP = ("32-true", "16-mixed", "16-true", "bf16-mixed", "bf16-true")
 
 
 def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
@@ -122,9 +121,7 @@ def reject_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> No
     word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
     asked = {word} if isinstance(strategy, str) else {each.__name__ for each in type(strategy).__mro__}
     if "DeepSpeedStrategy" in asked or (isinstance(strategy, str) and word.startswith("deepspeed")):
-        reject_missing(
-            backend, f"strategy={word!r}", f"{namespace.host}(accelerator={name!r}, strategy='ddp')"
-        )
+        reject_missing(backend, f"strategy={word!r}", f"{namespace.host}(accelerator={name!r}, strategy='ddp')")
     for kind, (words, reason) in _UNSUPPORTED.items():
         if asked.intersection(words) or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
             claim = backend.capabilities.claims().get(kind, not_driven)
@@ -158,7 +155,8 @@ def build_strategy(namespace: Namespace, connector: Any) -> Any:
         entry = namespace.strategy_registry[flag]
         registered = entry["strategy"]
         if isinstance(registered, Alias):  # from code that patched Lightning: a user's alias is resolved by now
-            registered = ours.ddp if registered().kind == "DDPStrategy" else ours.single_device
+            kind = registered().kind
+            registered = next(each for each in ours.strategies if each.__name__ == kind)
         for kind in (ours.deepspeed, ours.ddp, ours.fsdp):
             if issubclass(registered, kind.stock_class):
                 return derive(registered, kind)(**entry["init_params"])
@@ -300,9 +298,9 @@ def _build_fsdp_precision(namespace: Namespace, connector: Any, plugin: Any) -> 
     backend, ours = connector.accelerator.backend, classes(namespace).fsdp_precision
     if plugin is None:
         precision = getattr(connector, namespace.precision_flag)
-        if precision not in _OF_FSDP:
+        if precision not in OF_FSDP:
             raise UnsupportedError(
-                f"precision={precision!r}: FSDP has {', '.join(_OF_FSDP)}. Fix: one of them, or strategy='ddp'",
+                f"precision={precision!r}: FSDP has {', '.join(OF_FSDP)}. Fix: one of them, or strategy='ddp'",
                 capability="precision",
             )
         reject_precision(backend, precision)
@@ -317,7 +315,7 @@ def _build_fsdp_precision(namespace: Namespace, connector: Any, plugin: Any) -> 
 
 
 def is_fsdp(namespace: Namespace, strategy: Any) -> bool:
-    """Return True if ``strategy``, a registered name or an object, is torch's FSDP, which Lightning has for CUDA alone."""
+    """Return True if ``strategy``, a registered name or an object, is torch's FSDP: Lightning has it for CUDA alone."""
     stock, registry = classes(namespace).fsdp.stock_class, namespace.strategy_registry
     if isinstance(strategy, str):
         registered = registry[strategy]["strategy"] if strategy in registry else None

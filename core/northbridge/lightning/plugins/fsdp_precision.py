@@ -13,6 +13,9 @@ from northbridge.errors import ArgumentsError
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.precision import reject_autocast
 
+OF_FSDP = ("32-true", "16-mixed", "16-true", "bf16-mixed", "bf16-true")
+"""The precisions that Lightning has for FSDP."""
+
 
 class _FSDPPrecisionMixin:
     """A precision for FSDP: "32-true", "16-true", "bf16-true", "16-mixed" or "bf16-mixed".

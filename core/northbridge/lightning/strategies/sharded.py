@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CheckpointError
 from northbridge.lightning.plugins.atomic_write import discard, name_draft, put_in_place, remove_left
@@ -17,6 +17,9 @@ from northbridge.lightning.strategies.fabric import _FabricMixin
 from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.trainer import _TrainerMixin
 from northbridge.lightning.strategies.unsupported import reject_unsupported
+
+if TYPE_CHECKING:
+    import torch
 
 _NODES_SEE_EACH_OTHER_SECONDS = 60.0  # NFS caches a folder's contents for this long by default
 

@@ -57,6 +57,15 @@ def arguments_of_ddp() -> frozenset[str]:
     return frozenset(inspect.signature(DistributedDataParallel.__init__).parameters) - given_by_strategy
 
 
+@cache
+def arguments_of_fsdp() -> frozenset[str]:
+    """Return the parameters of torch's ``FullyShardedDataParallel`` that a strategy does not set itself."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    given_by_strategy = {"self", "module", "device_id"}
+    return frozenset(inspect.signature(FullyShardedDataParallel.__init__).parameters) - given_by_strategy
+
+
 _warned: set[tuple[str, str]] = set()
 
 

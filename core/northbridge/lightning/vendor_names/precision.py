@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
 from northbridge.errors import ArgumentValueError
+from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.plugins.fsdp_precision import OF_FSDP
 from northbridge.lightning.plugins.precision import FLOAT8, precision_plugin, reject_precision
 from northbridge.lightning.vendor_names.names import VendorName
 
@@ -92,6 +94,21 @@ class DeepSpeedPrecisionName(PrecisionName):
         word = self.words[self.precision]
         reject_precision(load(get(self.backend_name)), word)
         return namespace.module("plugins").DeepSpeedPrecision(word)
+
+
+class FSDPPrecisionName(PrecisionName):
+    """A vendor's name for the precision of a run with FSDP; ``precision="bf16-mixed"`` means the same."""
+
+    kind = "FSDPPrecision"
+    homes: ClassVar[frozenset[str]] = VendorName.homes
+    words: ClassVar[Mapping[str, str]] = {word: word for word in OF_FSDP}
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        backend = load(get(self.backend_name))
+        reject_precision(backend, self.precision)
+        plugin = classes(namespace).fsdp_precision(self.precision)
+        plugin.bind(backend)
+        return plugin
 
 
 def count_as_lightnings(namespace: Namespace) -> None:

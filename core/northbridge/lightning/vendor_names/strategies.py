@@ -13,7 +13,7 @@ from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.chip import _ChipMixin
 from northbridge.lightning.vendor_names import precision
-from northbridge.lightning.vendor_names.arguments import arguments_of_ddp
+from northbridge.lightning.vendor_names.arguments import arguments_of_ddp, arguments_of_fsdp
 from northbridge.lightning.vendor_names.draft import draft_of, namespace_at_hand
 from northbridge.lightning.vendor_names.names import AcceleratorName, CheckpointIOName, VendorName, is_open
 
@@ -74,7 +74,30 @@ class SingleDeviceStrategyName(StrategyName):
         return super().make(namespace, {"device": get(self.backend_name).device.type, **arguments})
 
 
-class DDPStrategyName(StrategyName):
+class _ParallelStrategyName(StrategyName):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        import torch
+
+        super().__init__(*args, **kwargs)
+        devices = self.arguments.get("parallel_devices")
+        is_list = isinstance(devices, (list, tuple)) and all(isinstance(each, torch.device) for each in devices)
+        if devices is not None and not is_list:
+            raise ArgumentsError(
+                f"{type(self).__name__}(parallel_devices={devices!r}) is not a list of torch.device. Fix:"
+                " devices=8 for the Trainer"
+            )
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        import torch
+
+        made = super().make_draft(namespace)
+        made._process_group_backend = made._get_process_group_backend()
+        if made.parallel_devices is None:
+            made.parallel_devices = [torch.device(made.backend.device.type)] * made.accelerator.auto_device_count()
+        return made
+
+
+class DDPStrategyName(_ParallelStrategyName):
     """A vendor's name for the DDP strategy, ``AcmeDDPStrategy()``; it accepts the arguments of torch's DDP too."""
 
     kind = "DDPStrategy"
@@ -93,30 +116,35 @@ class DDPStrategyName(StrategyName):
         "start_method",
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        import torch
-
-        super().__init__(*args, **kwargs)
-        devices = self.arguments.get("parallel_devices")
-        is_list = isinstance(devices, (list, tuple)) and all(isinstance(each, torch.device) for each in devices)
-        if devices is not None and not is_list:
-            raise ArgumentsError(
-                f"{type(self).__name__}(parallel_devices={devices!r}) is not a list of torch.device. Fix:"
-                " devices=8 for the Trainer"
-            )
-
     @classmethod
     def passed_on(cls) -> Collection[str]:
         return (*super().passed_on(), *arguments_of_ddp())
 
-    def make_draft(self, namespace: Namespace) -> Any:
-        import torch
 
-        made = super().make_draft(namespace)
-        made._process_group_backend = made._get_process_group_backend()
-        if made.parallel_devices is None:
-            made.parallel_devices = [torch.device(made.backend.device.type)] * made.accelerator.auto_device_count()
-        return made
+class FSDPStrategyName(_ParallelStrategyName):
+    """A vendor's name for the FSDP strategy, ``AcmeFSDPStrategy()``; it accepts the arguments of torch's FSDP too."""
+
+    kind = "FSDPStrategy"
+    positional: ClassVar[tuple[str, ...]] = (
+        "accelerator",
+        "parallel_devices",
+        "cluster_environment",
+        "checkpoint_io",
+        "precision_plugin",
+        "process_group_backend",
+        "timeout",
+        "cpu_offload",
+        "mixed_precision",
+        "auto_wrap_policy",
+        "activation_checkpointing",
+        "activation_checkpointing_policy",
+        "sharding_strategy",
+        "state_dict_type",
+    )
+
+    @classmethod
+    def passed_on(cls) -> Collection[str]:
+        return (*super().passed_on(), *arguments_of_fsdp())
 
 
 class DeepSpeedStrategyName(StrategyName):
@@ -125,7 +153,15 @@ class DeepSpeedStrategyName(StrategyName):
     kind = "DeepSpeedStrategy"
     positional: ClassVar[tuple[str, ...]] = ("accelerator", "zero_optimization", "stage")
     _of_inference = frozenset(
-        {"dtype", "enable_cuda_graph", "kernel_inject", "mp_size", "replace_with_kernel_inject", "tensor_parallel", "tp"}
+        {
+            "dtype",
+            "enable_cuda_graph",
+            "kernel_inject",
+            "mp_size",
+            "replace_with_kernel_inject",
+            "tensor_parallel",
+            "tp",
+        }
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
