@@ -103,11 +103,13 @@ def _replace_kept(first: Any, chosen: Any) -> None:
     """Replace what DeepSpeed's modules keep of the accelerator that was there when they were imported."""
     utils: Any = import_module("deepspeed.runtime.utils")
     utils.torch_memory_reserved, utils.torch_max_memory_reserved = chosen.memory_reserved, chosen.max_memory_reserved
-    modules = [module for name, module in sys.modules.items() if name.startswith("deepspeed.ops.")]
-    for module in modules:
-        for name, kept in list(vars(module).items()):
-            if name.endswith("Builder") and isinstance(kept, type) and kept is first.get_op_builder(name):
-                setattr(module, name, chosen.get_op_builder(name))
+    packages = "deepspeed.ops.op_builder"  # its own modules define the builders of every accelerator, and stay
+    before = {name: first.get_op_builder(name) for name in vars(import_module(packages)) if name.endswith("Builder")}
+    for module in [kept for name, kept in sys.modules.items() if name.startswith("deepspeed.")]:
+        if not module.__name__.startswith(f"{packages}."):
+            for name, builder in before.items():
+                if vars(module).get(name) is builder:
+                    setattr(module, name, chosen.get_op_builder(name))
 
 
 def run_as_wanted(backend: Backend) -> Determinism:
