@@ -48,8 +48,10 @@ def _tensor_of(dtype: torch.dtype) -> Any:
 class SimAccelerator(DeepSpeedAccelerator):  # type: ignore[misc]  # DeepSpeed is not among what mypy sees
     """The simulated chip, as DeepSpeed sees it."""
 
+    backend = "cpu_sim"
+
     def __init__(self) -> None:
-        chip = northbridge.load("cpu_sim")
+        chip = northbridge.load(self.backend)
         self._chip: Any = chip.device.module
         self._name = chip.device.type
         self._communication_backend_name = chip.collective.name

@@ -26,6 +26,7 @@ from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins import gradient_norm, random_states
 from northbridge.lightning.plugins.checkpoint_files import stock_reading
 from northbridge.lightning.plugins.precision import reject_plugin
+from northbridge.lightning.strategies.deepspeed_accelerator import import_deepspeed
 
 Original = Callable[..., Any]
 
@@ -242,6 +243,11 @@ def offer_names(namespace: Namespace, original: Any) -> Any:
 def count_processes(namespace: Namespace, original: Original, accelerator: Any, devices: str) -> int:
     ours = accelerator in names()
     return fabric_run.count_processes(namespace, accelerator, devices) if ours else original(accelerator, devices)
+
+
+def load_config(namespace: Namespace, original: Original, self: Any, config: Any) -> Any:
+    import_deepspeed()
+    return original(self, config)
 
 
 def complete_device(

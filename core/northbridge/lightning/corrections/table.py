@@ -250,6 +250,14 @@ CORRECTIONS = (
         replacements.complete_device,
         module="utilities.device_dtype_mixin",  # also a base of LightningModule
     ),
+    Correction(
+        "_load_config",
+        ("self", "config"),
+        "comes before the import of DeepSpeed, which may turn deterministic algorithms on for the whole process",
+        replacements.load_config,
+        module="strategies.deepspeed",
+        owner="DeepSpeedStrategy",
+    ),
     *(
         Correction(
             "register",

@@ -108,7 +108,8 @@ def put_in_place(draft: Path, target: Path) -> None:
     draft.rename(target)
     if target.is_dir():
         for file in old.iterdir():
-            if file.name not in _OF_SHARDS and file.suffix != ".distcp":
+            is_shard = file.name in _OF_SHARDS or file.suffix == ".distcp"
+            if not is_shard and not (target / file.name).exists():
                 file.rename(target / file.name)
     shutil.rmtree(old)
     remove_left(target.parent, "old")

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from northbridge.discovery.current import loaded
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
 from northbridge.lightning.strategies.deepspeed_accelerator import (
     Determinism,
@@ -34,12 +33,6 @@ class _DeepSpeedMixin(_ParallelMixin):
     _before: Determinism | None = None  # the run
     _local_rank_before: str | None = None
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        chip = loaded()
-        if chip is not None and chip.acceleration.deepspeed_accelerator is not None:
-            choose_accelerator(chip)  # before Lightning imports DeepSpeed, which would choose by itself
-        super().__init__(*args, **kwargs)
-
     def setup_environment(self) -> None:
         """Acquire this rank's device, and meet the other ranks. Lightning's own would ask for CUDA."""
         self.acquire_device()
@@ -56,7 +49,7 @@ class _DeepSpeedMixin(_ParallelMixin):
         place(accelerator, self.root_device)
         self._local_rank_before = os.environ.get("LOCAL_RANK")
         os.environ["LOCAL_RANK"] = str(self.local_rank)  # DeepSpeed reads it throughout the run
-        self._before = run_as_wanted(self.backend)
+        self._before = run_as_wanted(accelerator)
         # It adopts the process group. Without this call it would make one of its own.
         deepspeed.init_distributed(self._process_group_backend, auto_mpi_discovery=False, timeout=self._timeout)
 
@@ -96,7 +89,7 @@ class _TrainerDeepSpeedMixin(_TrainerMixin, _DeepSpeedMixin):
 
     def _init_optimizers(self) -> Any:
         made = self.namespace.module("core.optimizer")._init_optimizers_and_lr_schedulers(self.lightning_module)
-        optimizers, schedulers = made
+        optimizers, schedulers = [each for each in made[0] if each.param_groups], made[1]  # None becomes an empty one
         if len(optimizers) != 1 or len(schedulers) > 1:
             raise self.namespace.module("utilities.exceptions").MisconfigurationException(
                 "DeepSpeed currently only supports single optimizer, single optional scheduler; configure_optimizers()"

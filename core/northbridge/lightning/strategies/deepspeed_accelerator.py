@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from northbridge.backend import Backend
+from northbridge.discovery.current import loaded
 from northbridge.errors import UnsupportedError, VariableError
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class Determinism:
         memory.fill_uninitialized_memory = self.fills_memory
 
 
-_wanted: dict[str, Determinism] = {}
-"""The settings with which each backend's accelerator runs."""
+_wanted: dict[type, Determinism] = {}
+"""The settings that each class of accelerators has made."""
 
 
 def reject_missing(backend: Backend, asked: str, instead: str) -> None:
@@ -65,6 +66,22 @@ def reject_missing(backend: Backend, asked: str, instead: str) -> None:
         )
 
 
+def import_deepspeed() -> None:
+    """Import DeepSpeed, which chooses an accelerator: the chip's if it is loaded.
+
+    torch's deterministic algorithms stay as they are until :func:`run_as_wanted`.
+    """
+    chip = loaded()
+    if chip is not None and chip.acceleration.deepspeed_accelerator is not None:
+        choose_accelerator(chip)
+        return
+    before = Determinism.read()
+    try:
+        _note_wanted(_accelerators().get_accelerator())
+    finally:
+        before.apply()
+
+
 def choose_accelerator(backend: Backend) -> Any:
     """Let DeepSpeed run on the chip, whichever accelerator it had before; return the accelerator.
 
@@ -72,50 +89,54 @@ def choose_accelerator(backend: Backend) -> Any:
     environment names another accelerator.
     """
     name = str(backend.acceleration.deepspeed_accelerator)
-    is_deepspeeds = "." not in name
     asked = os.environ.get(_VARIABLE)
-    if asked is not None and asked != name:
+    if asked not in (None, name):
         raise VariableError(f"{_VARIABLE}={asked!r} is not for {backend.name!r}. Fix: unset it", variable=_VARIABLE)
-    if is_deepspeeds:
+    module, _, kind = name.rpartition(".")
+    if not module:
         os.environ[_VARIABLE] = name  # where several are importable, DeepSpeed would choose by its own order
     before = Determinism.read()
     try:
-        real: Any = import_module("deepspeed.accelerator.real_accelerator")
-        first = real.get_accelerator()
-        if is_deepspeeds and first._name != name:
-            real.set_accelerator(None)
-            real.get_accelerator()
-        elif not is_deepspeeds and f"{type(first).__module__}.{type(first).__qualname__}" != name:
-            module, _, kind = name.rpartition(".")
-            real.set_accelerator(getattr(import_module(module), kind)())
-        chosen = real.get_accelerator()
-        if chosen is not first:
+        first = _accelerators().get_accelerator()
+        is_chips = type(first).__module__ == module and type(first).__name__ == kind if module else first._name == name
+        if is_chips:
+            chosen = first
+        else:
+            _accelerators().set_accelerator(getattr(import_module(module), kind)() if module else None)
+            chosen = _accelerators().get_accelerator()  # by the variable, if None was set
             _replace_kept(first, chosen)
-        now = Determinism.read()
-        if backend.name not in _wanted or now != before:
-            _wanted[backend.name] = now
+        _note_wanted(chosen)
     finally:
         before.apply()
     return chosen
+
+
+def _accelerators() -> Any:
+    return import_module("deepspeed.accelerator.real_accelerator")
+
+
+def _note_wanted(accelerator: Any) -> None:
+    _wanted.setdefault(type(accelerator), Determinism.read())
 
 
 def _replace_kept(first: Any, chosen: Any) -> None:
     """Replace what DeepSpeed's modules keep of the accelerator that was there when they were imported."""
     utils: Any = import_module("deepspeed.runtime.utils")
     utils.torch_memory_reserved, utils.torch_max_memory_reserved = chosen.memory_reserved, chosen.max_memory_reserved
-    packages = "deepspeed.ops.op_builder"  # its own modules define the builders of every accelerator, and stay
-    before = {name: first.get_op_builder(name) for name in vars(import_module(packages)) if name.endswith("Builder")}
-    for module in [kept for name, kept in sys.modules.items() if name.startswith("deepspeed.")]:
-        if not module.__name__.startswith(f"{packages}."):
-            for name, builder in before.items():
-                if vars(module).get(name) is builder:
-                    setattr(module, name, chosen.get_op_builder(name))
+    # Not in the accelerators' own packages, which are below op_builder.
+    operators = [name for name in sys.modules if name.startswith("deepspeed.ops.") and "op_builder." not in name]
+    for module in map(sys.modules.__getitem__, operators):
+        for name, kept in list(vars(module).items()):
+            if name.endswith("Builder") and isinstance(kept, type) and kept is first.get_op_builder(name):
+                setattr(module, name, chosen.get_op_builder(name))
 
 
-def run_as_wanted(backend: Backend) -> Determinism:
-    """Set torch's deterministic algorithms as the accelerator wants them; return the settings before."""
+def run_as_wanted(accelerator: Any) -> Determinism:
+    """Set torch's deterministic algorithms as ``accelerator`` wants them; return the settings before."""
     before = Determinism.read()
-    _wanted[backend.name].apply()
+    wanted = _wanted[type(accelerator)]
+    if wanted.algorithms and not before.algorithms:
+        wanted.apply()
     return before
 
 
