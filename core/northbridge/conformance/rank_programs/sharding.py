@@ -60,7 +60,7 @@ def alone() -> list[float]:
     optimizer = _adam(net)
     losses = []
     for _ in range(_EPOCHS):
-        for images, labels in _batches():
+        for images, labels in batches():
             loss = cross_entropy(net(images), labels)
             optimizer.zero_grad()
             torch.autograd.backward(loss)
@@ -79,7 +79,8 @@ def _dtypes_inside(scenario: Scenario, folder: Path, one: Any) -> list[str]:
     return sorted(inside)
 
 
-def _batches() -> Any:
+def batches() -> Any:
+    """Return the loader of the whole batches, of which each rank trains its rows."""
     return torch.utils.data.DataLoader(pictures(_SAMPLES), batch_size=_BATCH)
 
 
@@ -119,7 +120,7 @@ def _fit(
     module = combine(scenario.namespace, _Sharded)()
     arguments = {"strategy": strategy, "precision": precision, "max_epochs": epochs.stop}
     host = trainer(scenario, folder, **arguments, use_distributed_sampler=False)
-    host.fit(module, _batches(), ckpt_path=checkpoint if epochs.start else None)
+    host.fit(module, batches(), ckpt_path=checkpoint if epochs.start else None)
     if not epochs.start:
         host.save_checkpoint(checkpoint)
     return {"losses": module.losses, **_facts(module.net)}
@@ -138,7 +139,7 @@ def _loop(
         assert state["epoch"] == epochs.start
     losses = []
     for _ in epochs:
-        for batch in host.setup_dataloaders(_batches(), use_distributed_sampler=False):
+        for batch in host.setup_dataloaders(batches(), use_distributed_sampler=False):
             images, labels = _mine(batch, host.strategy.device_mesh)
             loss = cross_entropy(net(images), labels)
             optimizer.zero_grad()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CollectiveError
@@ -41,14 +43,14 @@ class _FSDPMixin(_ShardedMixin):
         self._settle_mesh()
 
     def _settle_mesh(self) -> None:
-        # Lightning makes the mesh for CUDA. Without a mesh, torch takes the device count for the ranks of each node.
+        # Lightning makes the mesh for CUDA. Without one, torch takes the device count for the ranks of each node, and
+        # saves a kind of tensor that asks CUDA for its device on a rank without a shard of it.
         from torch.distributed.device_mesh import init_device_mesh
 
-        arguments = self._torch_arguments
+        arguments, kind = self._torch_arguments, self.sharding_strategy.name
         sizes = arguments.get("device_mesh")
-        is_hybrid = self.sharding_strategy.name in _ONE_NODE_EACH
-        if sizes is None and arguments.get("process_group") is None and is_hybrid:
-            sizes = (self.num_nodes, self.num_processes)
+        if sizes is None and arguments.get("process_group") is None and kind != "NO_SHARD":
+            sizes = (self.num_nodes, self.num_processes) if kind in _ONE_NODE_EACH else (self.world_size,)
         if isinstance(sizes, tuple):
             arguments["device_mesh"] = init_device_mesh(self.backend.device.type, sizes)
 
@@ -68,6 +70,24 @@ class _FSDPMixin(_ShardedMixin):
         for optimizer in optimizers:  # it steps the parameters on the CPU
             follow(optimizer)
 
+    def _load_optimizers(self, path: Any, module: torch.nn.Module, optimizers: Mapping[str, Any]) -> None:
+        # Lightning reads the states of optimizers into tensors of that kind.
+        import torch.distributed.checkpoint as dcp
+        from torch.distributed.checkpoint.state_dict import StateDictOptions
+
+        states: Any = import_module("torch.distributed.checkpoint.state_dict")  # untyped
+        load: Any = dcp.load
+        options = StateDictOptions(cpu_offload=True)
+        for key, optimizer in optimizers.items():
+            with self.reading(path):
+                state = {key: states.get_optimizer_state_dict(module, optimizer, options=options)}
+                load(state, checkpoint_id=path)
+                states.set_optimizer_state_dict(module, optimizer, state[key], options=options)
+
+
+def _has_shards(path: Any) -> bool:
+    return (Path(path) / "meta.pt").is_file()
+
 
 class _TrainerFSDPMixin(_TrainerShardedMixin, _FSDPMixin):
     """Trains a Trainer's model with torch's first FSDP."""
@@ -85,6 +105,20 @@ class _TrainerFSDPMixin(_TrainerShardedMixin, _FSDPMixin):
         super().setup(trainer)
         self._warn_of(self.model)
 
+    def load_checkpoint(self, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """Read the checkpoint, from one file or from each rank's shards."""
+        optimizers = self.optimizers
+        if not (optimizers and self._fits() and _has_shards(checkpoint_path)):
+            return super().load_checkpoint(checkpoint_path, *args, **kwargs)
+        self.optimizers = []
+        try:
+            checkpoint = super().load_checkpoint(checkpoint_path, *args, **kwargs)
+        finally:
+            self.optimizers = optimizers
+        named = {f"optimizer_{index}": optimizer for index, optimizer in enumerate(optimizers)}
+        self._load_optimizers(checkpoint_path, self.model, named)
+        return checkpoint
+
 
 class _FabricFSDPMixin(_FabricShardedMixin, _FSDPMixin):
     """Trains a Fabric's model with torch's first FSDP."""
@@ -99,3 +133,27 @@ class _FabricFSDPMixin(_FabricShardedMixin, _FSDPMixin):
     def clip_gradients_norm(self, *args: Any, **kwargs: Any) -> Any:
         """Clip the gradients by their norm over all ranks, which torch's class computes."""
         return self.stock_class.clip_gradients_norm(self, *args, **kwargs)
+
+    def load_checkpoint(self, path: Any, state: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Load the checkpoint into ``state``, from one file or from each rank's shards."""
+        from torch.optim import Optimizer
+
+        if not (isinstance(state, dict) and _has_shards(path)):
+            return super().load_checkpoint(path, state, *args, **kwargs)
+        optimizers = {key: each for key, each in state.items() if isinstance(each, Optimizer)}
+        if optimizers:
+            reject_unsupported(self.backend, "resume")
+        others = {key: each for key, each in state.items() if key not in optimizers}
+        rest = super().load_checkpoint(path, others, *args, **kwargs)
+        state.update(others)
+        module = next(each for each in others.values() if _is_wrapped(each))
+        self._load_optimizers(path, module, optimizers)
+        return rest
+
+
+def _is_wrapped(value: Any) -> bool:
+    import torch
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    is_module = isinstance(value, torch.nn.Module)
+    return is_module and any(isinstance(each, FullyShardedDataParallel) for each in value.modules())

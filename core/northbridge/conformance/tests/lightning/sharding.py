@@ -20,6 +20,9 @@ from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Run
 from northbridge.conformance.tests.lightning.ddp import denies
 from northbridge.lightning.namespaces import NAMESPACES
 
+SHARDED: Steps = always("sharding", "fsdp")
+"""The steps of the runs that every class about sharded models reads."""
+
 _TOLERANCE = 1e-5
 """The tolerance for a loss: a sum over ranks and one over the whole batch have different orders."""
 
@@ -28,7 +31,7 @@ class Sharding(NamespaceSuite):
     """A model sharded over ranks by FSDP2 and tensor parallel learns as one process on the CPU does."""
 
     runs: Runs = ((TRAINERS[0], 4), (FABRICS[0], 4), (TRAINERS[-1], 2), (FABRICS[-1], 2))
-    steps: Steps = always("sharding")
+    steps: Steps = SHARDED
     claims: tuple[str, ...] = ("sharding",)
     advice = (
         "FSDP2 gathers parameters into one tensor and reduces gradients by scattering: look at all_gather_into_tensor"
@@ -85,7 +88,7 @@ class Resharding(NamespaceSuite):
     """Two ranks resume from the shards of four."""
 
     runs: Runs = in_each(TRAINERS[0], FABRICS[0], devices=(4,))
-    steps: Steps = always("sharding")
+    steps: Steps = SHARDED
     claims: tuple[str, ...] = ("sharding",)
     advice = "Shards are read into views of tensors on the chip: look at copies into parts of a tensor."
 
