@@ -32,8 +32,6 @@ class TestLightningHabana(Predecessor):
     unsupported: ClassVar = {
         "HPUFSDPStrategy": ("fsdp", "write strategy='hpu_ddp'"),
         "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-        "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
-        "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
     }
 
 

@@ -13,8 +13,6 @@ def __getattr__(name):
     from northbridge_cpu_sim.deepspeed import SimAccelerator
 
     class Fair(SimAccelerator):
-        backend = "fairchip"
-
         def __init__(self):
             super().__init__()
             _FAULTS.get(name, lambda _: None)(self)
