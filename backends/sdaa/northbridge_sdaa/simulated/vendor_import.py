@@ -9,7 +9,7 @@ import warnings
 import torch
 
 import northbridge_cpu_sim
-from northbridge_sdaa.simulated import devices, machine
+from northbridge_sdaa.simulated import devices, fused_adam, machine
 from northbridge_sdaa.simulated.record import put, variable
 from northbridge_sdaa.simulated.settings import SDAASimSettings
 
@@ -28,6 +28,7 @@ def load() -> None:
         visible=max(1, len(machine.visible())),
         module=sys.modules["torch_sdaa.sdaa"],
     )
+    fused_adam.register("PrivateUse1")
     if SDAASimSettings.read().registration == "patched":
         _pass_for_a_type_of_torchs_own()
     if variable("TORCH_SDAA_AUTOLOAD") == "cuda_migrate":
