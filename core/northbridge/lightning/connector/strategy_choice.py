@@ -20,16 +20,10 @@ from northbridge.launch.cluster import check_slurm
 from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
 from northbridge.lightning.connector.conversion import convert_arguments
+from northbridge.lightning.connector.environment_choice import is_slurms
 from northbridge.lightning.connector.registry import claim_name, drives_a_chip_by_itself, tell_of_predecessors
 from northbridge.lightning.namespaces import Namespace
-from northbridge.lightning.plugins.fsdp_precision import OF_FSDP
-from northbridge.lightning.plugins.precision import (
-    FLOAT8,
-    mixed_precision,
-    mixed_precision_line,
-    reject_plugin,
-    reject_precision,
-)
+from northbridge.lightning.plugins.precision import reject_precision
 from northbridge.lightning.strategies.deepspeed_accelerator import reject_missing
 from northbridge.lightning.user_classes import derive
 from northbridge.lightning.vendor_names.entry_points import Alias
@@ -63,7 +57,7 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
             return
     else:
         return
-    if _is_slurms(namespace, arguments.get("plugins")):
+    if is_slurms(namespace, arguments.get("plugins")):
         check_slurm()
     backend = load_with_hardware(name)
     reject_strategy(namespace, backend, strategy)
@@ -72,32 +66,6 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
     if arguments.get("precision") is not None:
         unified = namespace.fabric_module("connector")._convert_precision_to_unified_args
         reject_precision(backend, unified(arguments["precision"]))
-
-
-def _is_slurms(namespace: Namespace, plugins: Any) -> bool:
-    """Return True if SLURM would be detected for this process, and the user names no cluster environment."""
-    environments: Any = namespace.fabric_module("plugins.environments")
-    given = plugins if isinstance(plugins, (list, tuple)) else [plugins]
-    own = any(isinstance(each, environments.ClusterEnvironment) for each in given)
-    return not own and bool(environments.SLURMEnvironment.detect()) and not _is_mpiexecs(namespace)
-
-
-def _is_mpiexecs(namespace: Namespace) -> bool:
-    # torchrun comes first, because mpiexec may start its agents. jsrun sets the variables of Open MPI itself.
-    environments: Any = namespace.fabric_module("plugins.environments")
-    if environments.TorchElasticEnvironment.detect() or environments.LSFEnvironment.detect():
-        return False
-    return bool(classes(namespace).mpiexec_environment.detect())
-
-
-def choose_environment(namespace: Namespace, connector: Any) -> Any | None:
-    """Build our cluster environment if mpiexec has started this process; None if Lightning's choice is right.
-
-    It comes before Lightning's MPIEnvironment, which needs mpi4py and starts MPI, and which ``plugins=`` can name.
-    """
-    if connector._cluster_environment_flag is not None or not _is_mpiexecs(namespace):
-        return None
-    return classes(namespace).mpiexec_environment()
 
 
 def _backend_of_strategy(strategy: str) -> str | None:
@@ -272,60 +240,6 @@ def _may_be_here(type_: str) -> bool:
     except RuntimeError:
         return True
     return count is None or count() > 0
-
-
-def build_precision(namespace: Namespace, connector: Any) -> Any | None:
-    """Build the precision plugin for the flags in ``connector``; None if Lightning's own choice is right."""
-    backend = connector.accelerator.backend
-    plugin = getattr(connector, namespace.precision_object)
-    ours = classes(namespace)
-    if isinstance(connector.strategy, ours.fsdp) or isinstance(plugin, ours.fsdp_precision.stock_class):
-        return _build_fsdp_precision(namespace, connector, plugin)
-    sharded = isinstance(connector.strategy, ours.deepspeed)
-    if sharded and not isinstance(plugin, (namespace.module("plugins").DeepSpeedPrecision, type(None))):
-        raise UnsupportedError(
-            f"DeepSpeed computes gradients by itself, without {type(plugin).__name__}. Fix: precision='bf16-mixed'",
-            capability="precision",
-        )
-    if plugin is not None:
-        if isinstance(plugin, (classes(namespace).float8_precision, classes(namespace).float8_inference)):
-            plugin.bind(backend)
-        reject_plugin(backend, plugin)
-        return None
-    precision = getattr(connector, namespace.precision_flag)
-    reject_precision(backend, precision)
-    if sharded:
-        return None  # Lightning's DeepSpeedPrecision, whose backward pass and step are the engine's
-    if precision == FLOAT8:
-        plugin = classes(namespace).float8_precision()
-        plugin.bind(backend)
-        return plugin
-    if precision == "16-mixed" and isinstance(connector.strategy, classes(namespace).model_parallel):
-        return None  # Lightning rejects it: its gradient scaler does not support sharded gradients
-    plugin = mixed_precision(namespace, backend, precision)
-    if plugin is not None:
-        namespace.fabric_module("utilities.rank_zero").rank_zero_info(mixed_precision_line(namespace, precision))
-    return plugin
-
-
-def _build_fsdp_precision(namespace: Namespace, connector: Any, plugin: Any) -> Any | None:
-    """Return FSDP's precision plugin, on the chip's device type; None if ``plugin`` is it, or is not one."""
-    backend, ours = connector.accelerator.backend, classes(namespace).fsdp_precision
-    if plugin is None:
-        precision = getattr(connector, namespace.precision_flag)
-        if precision not in OF_FSDP:
-            raise UnsupportedError(
-                f"precision={precision!r}: FSDP has {', '.join(OF_FSDP)}. Fix: one of them, or strategy='ddp'",
-                capability="precision",
-            )
-        plugin = made = ours(precision)
-    else:
-        made = None
-    if isinstance(plugin, ours.stock_class):
-        plugin.__class__ = derive(type(plugin), ours)
-        plugin.bind(backend)
-    reject_plugin(backend, plugin)
-    return made
 
 
 def is_fsdp(namespace: Namespace, strategy: Any) -> bool:

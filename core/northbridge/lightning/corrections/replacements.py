@@ -19,7 +19,13 @@ from northbridge.discovery.present import detect
 from northbridge.errors import BackendNotFoundError
 from northbridge.lightning.accelerators.accelerator import is_ours
 from northbridge.lightning.accelerators.held import held
-from northbridge.lightning.connector import auto, devices, strategy_choice as decide
+from northbridge.lightning.connector import (
+    auto,
+    devices,
+    environment_choice,
+    precision_choice,
+    strategy_choice as decide,
+)
 from northbridge.lightning.connector.registry import register_beside_ours
 from northbridge.lightning.corrections import compilation, fabric_run, profiler, signals
 from northbridge.lightning.namespaces import Namespace
@@ -56,7 +62,7 @@ def settle_devices(namespace: Namespace, original: Original, self: Any) -> None:
 
 
 def choose_environment(namespace: Namespace, original: Original, self: Any) -> Any:
-    ours = decide.choose_environment(namespace, self) if is_ours(self.accelerator) else None
+    ours = environment_choice.choose_environment(namespace, self) if is_ours(self.accelerator) else None
     return original(self) if ours is None else ours
 
 
@@ -83,7 +89,7 @@ def build_strategy(namespace: Namespace, original: Original, self: Any) -> None:
 def build_precision(namespace: Namespace, original: Original, self: Any) -> Any:
     if not is_ours(self.accelerator):
         return original(self)
-    plugin = decide.build_precision(namespace, self)
+    plugin = precision_choice.build_precision(namespace, self)
     if plugin is None:
         plugin = original(self)
         reject_plugin(self.accelerator.backend, plugin)  # Lightning may have built it for CUDA
