@@ -28,7 +28,7 @@ def test_the_port_follows_from_the_job(environ: Mapping[str, str], port: int) ->
     assert find_port(environ) == port
 
 
-def test_a_port_that_is_no_number_is_refused() -> None:
+def test_a_port_must_be_a_number() -> None:
     with pytest.raises(ClusterError, match=r"MASTER_PORT='x' on .* is not a number. Fix: unset it"):
         find_port({"MASTER_PORT": "x"})
 

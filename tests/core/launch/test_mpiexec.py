@@ -75,5 +75,5 @@ def test_a_variable_that_contradicts_srun_is_left_over() -> None:
 
 
 @pytest.mark.parametrize("environ", [{**PMI, "PMI_RANK": "one"}, {**STEP, **PMI, "SLURM_PROCID": ""}])
-def test_a_text_that_is_no_number_is_refused(environ: Mapping[str, str]) -> None:
+def test_a_text_must_be_a_number(environ: Mapping[str, str]) -> None:
     assert str(refused(environ)).endswith(f" on {HOST} is not a number. Fix: unset it")

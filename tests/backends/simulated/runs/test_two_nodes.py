@@ -34,7 +34,7 @@ class TestTwoNodes:
 
 
 # Launchers are the core's concern: each of them with one of the chips.
-PAGE = Path("docs/multi-node.md").read_text(encoding="utf-8").splitlines()
+PAGE = (Path(__file__).parents[4] / "docs/multi-node.md").read_text(encoding="utf-8").splitlines()
 LAUNCHERS = {"hpu": ("PALS", "MVAPICH", "srun"), "sdaa": ("Open MPI", "PMIx", "Hydra in a job of SLURM")}
 
 SHOWN = {

@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 from lightning.pytorch import Trainer, seed_everything
 from lightning.pytorch.demos.boring_classes import BoringModel
@@ -19,7 +20,7 @@ accelerator, node, first, second, *launchers = sys.argv[1:]
 addresses = (first, second)
 NODES, RANKS = 2, 2
 SIZE = NODES * RANKS
-QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+QUIET: Any = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 # Two nodes whose addresses differ in the last number, as SLURM writes them.
 COMPACT = f"{addresses[0].rpartition('.')[0]}.[{','.join(each.rpartition('.')[2] for each in addresses)}]"
 
@@ -109,7 +110,8 @@ def train(launcher: str) -> None:
     model = BoringModel()
     trainer.fit(model)
     weights = b"".join(each.detach().cpu().numpy().tobytes() for each in model.parameters())
-    environment = type(trainer.strategy.cluster_environment).__name__
+    strategy: Any = trainer.strategy
+    environment = type(strategy.cluster_environment).__name__
     place = f"rank {trainer.global_rank} of {trainer.world_size}, node {trainer.node_rank}, device {trainer.local_rank}"
     meeting = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     digest = hashlib.sha256(weights).hexdigest()[:12]
