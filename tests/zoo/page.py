@@ -54,7 +54,7 @@ def write_page(verdicts: Sequence[Verdict], path: Path = PAGE) -> None:
     ]
     for name, entry in ZOO.items():
         packages = ", ".join(f"{each} {_version(each)}" for each in entry.packages) or "torch"
-        cells = [_cell(found[(name, *column)]) for column in columns]
+        cells = [_cell(found[name, chip, devices]) for chip, devices in columns]
         lines.append(f"| `{name}`: {entry.title} | {packages} | {' | '.join(cells)} |")
     rules = [f"{number}. {rule.operation}: {rule.why}" for number, rule in enumerate(RULES, 1)]
     path.write_text(_BEGIN + "\n".join(lines) + "\n" + _RULES + "\n".join(rules) + "\n" + _END)

@@ -19,7 +19,7 @@ SIZES = (1.0, 900.0)
 """The sizes of the inputs: within the range of e4m3, and beyond it. Some chips have scales up to 16 alone."""
 
 
-class Float8Inference(OneDevice):
+class QuantizedLayers(OneDevice):
     """A layer that was measured and quantized is as exact as float8, whatever the size of its inputs."""
 
     claims: tuple[str, ...] = ("float8",)
