@@ -130,9 +130,7 @@ def reject_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> No
     word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
     asked = {word} if isinstance(strategy, str) else {each.__name__ for each in type(strategy).__mro__}
     if "DeepSpeedStrategy" in asked or (isinstance(strategy, str) and word.startswith("deepspeed")):
-        reject_missing(
-            backend, f"strategy={word!r}", f"{namespace.host}(accelerator={name!r}, strategy='ddp')"
-        )
+        reject_missing(backend, f"strategy={word!r}", f"{namespace.host}(accelerator={name!r}, strategy='ddp')")
     for kind, (words, reason) in _UNSUPPORTED.items():
         if asked.intersection(words) or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
             claim = backend.capabilities.claims().get(kind, not_driven)

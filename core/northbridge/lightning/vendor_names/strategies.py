@@ -125,7 +125,15 @@ class DeepSpeedStrategyName(StrategyName):
     kind = "DeepSpeedStrategy"
     positional: ClassVar[tuple[str, ...]] = ("accelerator", "zero_optimization", "stage")
     _of_inference = frozenset(
-        {"dtype", "enable_cuda_graph", "kernel_inject", "mp_size", "replace_with_kernel_inject", "tensor_parallel", "tp"}
+        {
+            "dtype",
+            "enable_cuda_graph",
+            "kernel_inject",
+            "mp_size",
+            "replace_with_kernel_inject",
+            "tensor_parallel",
+            "tp",
+        }
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
