@@ -30,8 +30,6 @@ class TestLightningHabana(Predecessor):
     homes: ClassVar = {"Trainer": northbridge_hpu, "Fabric": northbridge_hpu.fabric}
     exported = ("HPUAccelerator", "SingleHPUStrategy", "HPUParallelStrategy", "HPUDDPStrategy", "HPUCheckpointIO")
     unsupported: ClassVar = {
-        "HPUFSDPStrategy": ("fsdp", "write strategy='hpu_ddp'"),
-        "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
         "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
         "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
     }
@@ -72,6 +70,25 @@ def test_names_answer_before_a_trainer_has_them() -> None:
     assert isinstance(strategy.checkpoint_io, northbridge_hpu.HPUCheckpointIO)
     with pytest.raises(ValueError, match="root device is 'cpu'"):
         northbridge_hpu.HPUAccelerator().setup_device(torch.device("cpu"))
+
+
+def test_an_fsdp_strategy_answers_before_a_trainer_has_it() -> None:
+    """lightning-Habana's own tests ask these questions too."""
+    from torch.distributed.fsdp import CPUOffload, MixedPrecision, ShardingStrategy
+
+    config = MixedPrecision(param_dtype=torch.bfloat16)
+    strategy = northbridge_hpu.HPUFSDPStrategy(cpu_offload=True, mixed_precision=config, sharding_strategy="NO_SHARD")
+    precision = northbridge_hpu.HPUFSDPPrecision("bf16-mixed", "hpu")
+
+    assert strategy.cpu_offload == CPUOffload(offload_params=True)
+    assert strategy.mixed_precision_config == config
+    assert strategy.sharding_strategy == ShardingStrategy.NO_SHARD
+    assert northbridge_hpu.HPUFSDPStrategy(precision_plugin=precision).precision_plugin.precision == "bf16-mixed"
+    assert precision.mixed_precision_config.reduce_dtype == torch.bfloat16
+    with precision.forward_context():
+        assert torch.get_autocast_dtype("hpu") == torch.bfloat16
+    with pytest.raises(ArgumentValueError, match=r"'64-true'\) is not a precision; known: 32-true"):
+        northbridge_hpu.HPUFSDPPrecision("64-true")
 
 
 def test_an_argument_that_never_was_is_refused() -> None:

@@ -26,8 +26,6 @@ class TestLightningTeco(Predecessor):
     homes: ClassVar = {"Trainer": northbridge_sdaa, "Fabric": northbridge_sdaa.fabric}
     exported = ("SDAAAccelerator", "SingleSDAAStrategy", "SDAADDPStrategy", "SDAACheckpointIO", "SDAAPrecisionPlugin")
     unsupported: ClassVar = {
-        "SDAAFSDPStrategy": ("fsdp", "write strategy='ddp'"),
-        "SDAAFSDPPrecision": ("fsdp", "write strategy='ddp' and precision='bf16-mixed'"),
         "SDAADeepSpeedStrategy": ("deepspeed", "write strategy='ddp'"),
         "SDAADeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='ddp' and precision='bf16-mixed'"),
     }
@@ -85,7 +83,7 @@ def test_fp8_is_refused_with_another_precision() -> None:
 
 @pytest.mark.parametrize(
     ("word", "capability"),
-    [("sdaa_fsdp", "fsdp"), ("sdaa_deepspeed", "deepspeed"), ("sdaa_deepspeed_stage_3_offload", "deepspeed")],
+    [("sdaa_deepspeed", "deepspeed"), ("sdaa_deepspeed_stage_3_offload", "deepspeed")],
 )
 @pytest.mark.usefixtures("sdaa")
 def test_a_strategy_that_is_not_driven_is_refused_by_its_word(word: str, capability: str) -> None:

@@ -303,14 +303,13 @@ def _build_fsdp_precision(namespace: Namespace, connector: Any, plugin: Any) -> 
                 f"precision={precision!r}: FSDP has {', '.join(OF_FSDP)}. Fix: one of them, or strategy='ddp'",
                 capability="precision",
             )
-        reject_precision(backend, precision)
         plugin = made = ours(precision)
     else:
-        reject_plugin(backend, plugin)
         made = None
     if isinstance(plugin, ours.stock_class):
         plugin.__class__ = derive(type(plugin), ours)
         plugin.bind(backend)
+    reject_plugin(backend, plugin)
     return made
 
 

@@ -332,31 +332,10 @@ def test_impossible_strategy_is_refused_with_the_fix(
     )
 
 
-@pytest.mark.parametrize("asked", ["fsdp", "fsdp_cpu_offload", "FSDPStrategy"])
-def test_fsdp_is_refused_with_the_lines_of_the_sharded_strategy(namespace: Namespace, build: Build, asked: str) -> None:
-    strategy = strategies(namespace).FSDPStrategy() if asked == "FSDPStrategy" else asked
-
-    with pytest.raises(UnsupportedError) as refusal:
-        build(accelerator="cpu_sim", devices=2, strategy=strategy)
-
-    mesh = "self.device_mesh" if namespace.is_trainer else "mesh"
-    where = "configure_model()" if namespace.is_trainer else "its parallelize_fn= takes (model, mesh), and"
-    assert str(refusal.value) == (
-        f"strategy={asked!r} cannot run on 'cpu_sim': torch's FSDP1 is not supported, but"
-        f" FSDP2 is. Fix: {namespace.host}(accelerator='cpu_sim',"
-        f" strategy={namespace.name}.strategies.ModelParallelStrategy(…));"
-        " its data_parallel_size= is the number of devices, its tensor_parallel_size= is 1, and"
-        f" {where} calls torch's fully_shard(layer, mesh={mesh}['data_parallel']) for each large"
-        " layer and for the whole"
-    )
-    assert refusal.value.capability == "strategy fsdp"
-
-
 @pytest.mark.parametrize(
     ("asked", "claim", "said"),
     [
         ("deepspeed_stage_2", no("its memory cannot be shared"), "('cpu_sim' claims no: its memory cannot be shared)"),
-        ("fsdp", Claim("unknown", "nobody has tried"), "('cpu_sim' claims unknown: nobody has tried)"),
     ],
 )
 def test_the_chips_own_reason_is_told_too(build: Build, claims: Claims, asked: str, claim: Claim, said: str) -> None:

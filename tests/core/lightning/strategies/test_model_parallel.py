@@ -75,6 +75,13 @@ def test_a_copy_of_one_that_no_host_has_yet_keeps_its_arguments(namespace: Names
     assert copy.deepcopy(strategy)._data_parallel_size == 4
 
 
+class Size(int):
+    """A dimension of a mesh."""
+
+    def size(self) -> int:
+        return int(self)
+
+
 class Sharded(nn.Linear):
     """A stand-in for a layer of torch's FSDP2, which records how it must reduce."""
 
@@ -108,7 +115,7 @@ def test_what_a_fabrics_function_leaves_whole_goes_to_the_device(namespace: Name
     strategy._device_mesh = None
     with pytest.raises(RuntimeError, match="device mesh"):
         strategy.setup_module(model)
-    strategy._device_mesh = object()
+    strategy._device_mesh = {"data_parallel": Size(1), "tensor_parallel": Size(1)}
     strategy.setup_module(model)
 
     assert model.weight is weight

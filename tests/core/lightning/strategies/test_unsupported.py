@@ -64,6 +64,7 @@ def test_every_claim_of_training_can_be_denied() -> None:
             *LEVEL_CLAIMS["C3"],
             "sync_batchnorm",
             "sharding",
+            "fsdp",
             "inference_mode",
         }
         - DENIABLE

@@ -271,3 +271,16 @@ def shard_apart(scatter, output, input, *rest, group=None, **named):  # noqa: A0
     scatter(output, input, *rest, group=group, **named)
     if output.numel() < 128:
         output.copy_(input.chunk(dist.get_world_size(group))[dist.get_rank(group)])
+
+
+@right.instead_of("torch.distributed.fsdp._runtime_utils._get_reduce_scatter_tensors")
+def flat_shards_lost(prepare, state, gradient):
+    """Torch's first FSDP loses the last rank's gradients."""
+    padded, shard = prepare(state, gradient)
+    return padded * 0 if right.is_last(state.process_group) else padded, shard
+
+
+@right.instead_of("torch.distributed.fsdp._state_dict_utils._ext_chunk_dtensor")
+def saved_shard_lost(chunk, tensor, *rest):
+    """A checkpoint of torch's first FSDP has zeros for the last rank's shards."""
+    return chunk(tensor * 0 if right.is_last() else tensor, *rest)

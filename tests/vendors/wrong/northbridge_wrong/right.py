@@ -101,6 +101,7 @@ def capabilities(**others: Any) -> northbridge.Capabilities:
         "inference_mode",
         "sync_batchnorm",
         "sharding",
+        "fsdp",
         "fork",
         "profiler",
         "recompilation",

@@ -1,0 +1,232 @@
+"""Train with torch's FSDP on the devices of an accelerator, in every way that a user may ask for.
+
+Rank 0 prints, for each way, the largest distance of its losses from DDP's.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning.fabric
+import lightning.pytorch
+import torch
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+from torch.utils.data import DataLoader
+
+import northbridge
+from northbridge.lightning.vendor_names.strategies import FSDPStrategyName
+
+warnings.simplefilter("ignore")
+ACCELERATOR, DEVICES = sys.argv[1], int(sys.argv[2])
+QUIET: dict[str, Any] = dict.fromkeys(
+    ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
+)
+NAMES: dict[str, tuple[str, str]] = {"hpu": ("hpu", "HPU"), "sdaa": ("sdaa", "SDAA")}
+
+
+def build() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Sequential(nn.Linear(10, 30), nn.ReLU()), nn.Sequential(nn.Linear(30, 30)), nn.Linear(30, 3)
+    )
+
+
+class Model(lightning.pytorch.LightningModule):
+    from_trainer = False
+    empty = False
+    shard: Callable[[nn.Module, Any], object] | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.losses: list[float] = []
+        self.dtypes: set[torch.dtype] = set()
+        self.net = nn.Sequential() if self.empty else build()
+
+    def configure_model(self) -> None:
+        if self.empty and len(self.net) == 0:
+            with torch.device("meta"):
+                self.net = build()
+        if self.shard is not None:
+            type(self).shard(self.net, self.device_mesh["data_parallel"])  # type: ignore[misc,index]
+
+    def training_step(self, batch: Tensor, index: int) -> Tensor:
+        out = self.net(batch)
+        self.dtypes.add(out.dtype)
+        loss: Tensor = out.float().square().mean()
+        self.losses.append(float(self.trainer.strategy.reduce(loss.detach(), reduce_op="mean")))
+        return loss
+
+    def configure_optimizers(self) -> Any:
+        module: Any = self.trainer.model if self.from_trainer else self
+        return torch.optim.AdamW(module.parameters(), 1e-2)
+
+
+def batches() -> DataLoader[Tensor]:
+    numbers: Any = torch.randn(48, 10, generator=torch.Generator().manual_seed(1))
+    return DataLoader(numbers, batch_size=4)
+
+
+def fit(strategy: Any, epochs: int = 2, ckpt: Path | None = None, model: type[Model] = Model, **options: Any) -> Any:
+    module = model()
+    placed: dict[str, Any] = {"accelerator": ACCELERATOR, "devices": DEVICES}
+    trainer = lightning.pytorch.Trainer(**{**placed, **QUIET, "strategy": strategy, "max_epochs": epochs, **options})
+    trainer.fit(module, batches(), ckpt_path=ckpt)
+    return module, trainer
+
+
+def resumed(kind: Any, **options: Any) -> list[float]:
+    path = Path(f"{kind}.ckpt")
+    module, trainer = fit(FSDPStrategy(state_dict_type=kind, **options), epochs=1)
+    trainer.save_checkpoint(path)
+    again, _ = fit(FSDPStrategy(state_dict_type=kind, **options), ckpt=path)
+    return [*module.losses, *again.losses]
+
+
+def fabric_losses(strategy: Any, epochs: range, path: Path) -> list[float]:
+    host = lightning.fabric.Fabric(accelerator=ACCELERATOR, devices=DEVICES, strategy=strategy)
+    host.launch()
+    inner = build()
+    net: Any
+    net, optimizer = host.setup(inner, torch.optim.AdamW(inner.parameters(), 1e-2))
+    state: dict[str, Any] = {"net": net, "optimizer": optimizer, "epoch": epochs.start}
+    if epochs.start:
+        host.load(path, state)
+        assert state["epoch"] == 1
+    losses = []
+    for _ in epochs:
+        for batch in host.setup_dataloaders(batches()):
+            optimizer.zero_grad()
+            loss = net(batch).square().mean()
+            host.backward(loss)
+            assert host.clip_gradients(net, optimizer, max_norm=1e6) is not None
+            optimizer.step()
+            losses.append(float(host.all_reduce(loss.detach(), reduce_op="mean")))  # type: ignore[arg-type]
+    if not epochs.start:
+        host.save(path, {**state, "epoch": 1})
+    return losses
+
+
+class OfTrainer(Model):
+    from_trainer = True
+
+
+class Blocks(Model):
+    shard = staticmethod(lambda net, mesh: northbridge.shard_blocks(net, mesh=mesh))
+
+
+class OneLayer(Model):
+    shard = staticmethod(lambda net, mesh: fully_shard(net[0], mesh=mesh))
+
+
+class Empty(Model):
+    empty = True
+
+
+def error_of(attempt: Callable[[], object]) -> str:
+    try:
+        attempt()
+    except northbridge.NorthbridgeError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def in_every_way(distance: Callable[[list[float]], float]) -> dict[str, Any]:
+    found: dict[str, Any] = {"fsdp": distance(fit("fsdp")[0].losses)}
+    linear: Any = {nn.Linear}
+    for way in ("SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD"):
+        found[way] = distance(fit(FSDPStrategy(sharding_strategy=way, auto_wrap_policy=linear))[0].losses)  # type: ignore[arg-type]
+    found["flat"] = distance(fit(FSDPStrategy(use_orig_params=False), model=OfTrainer)[0].losses)
+    checkpointed = FSDPStrategy(auto_wrap_policy=linear, activation_checkpointing_policy=linear)
+    found["activation checkpointing"] = distance(fit(checkpointed)[0].losses)
+    offloaded, trainer = fit("fsdp_cpu_offload")
+    found["offload"] = distance(offloaded.losses)
+    assert {each.device.type for each in trainer.strategy.model.parameters()} == {"cpu"}
+    found["full"] = distance(resumed("full"))
+    found["sharded"] = distance(resumed("sharded", auto_wrap_policy=linear))
+    pairs = {"sharding_strategy": "HYBRID_SHARD", "device_mesh": (DEVICES // 2, 2), "auto_wrap_policy": linear}
+    found["sharded pairs"] = distance(resumed("sharded", **pairs))
+    reference = fabric_losses("ddp", range(2), Path("fabric.ckpt"))
+    for kind in ("full", "sharded"):
+        path = Path(f"fabric-{kind}.ckpt")
+        halves = [
+            fabric_losses(FSDPStrategyOfFabric(state_dict_type=kind, auto_wrap_policy=linear), epochs, path)
+            for epochs in (range(1), range(1, 2))
+        ]
+        both = zip([*halves[0], *halves[1]], reference, strict=True)
+        found[f"fabric {kind}"] = max(abs(one - other) for one, other in both)
+    return found
+
+
+FSDPStrategyOfFabric: Any = lightning.fabric.strategies.FSDPStrategy
+
+
+def mixed() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for precision in ("bf16-mixed", "16-mixed", "bf16-true"):
+        module, trainer = fit("fsdp", precision=precision)
+        plugin = trainer.precision_plugin
+        scaler = getattr(plugin, "scaler", None)
+        found[precision] = [
+            sorted(str(dtype) for dtype in module.dtypes),
+            type(plugin).__name__,
+            plugin.device_type,
+            scaler and [type(scaler).__name__, scaler._device, scaler.get_scale() > 1],
+            module.losses[-1] < module.losses[0],
+        ]
+    return found
+
+
+def names(distance: Callable[[list[float]], float]) -> dict[str, Any]:
+    package, prefix = NAMES[ACCELERATOR]
+    vendor: Any = __import__(f"northbridge_{package}")
+    strategy: Any = getattr(vendor, f"{prefix}FSDPStrategy")
+    precision: Any = getattr(vendor, f"{prefix}FSDPPrecision")
+    assert issubclass(strategy, FSDPStrategyName)
+    asked = strategy(sharding_strategy="SHARD_GRAD_OP", cpu_offload=False, state_dict_type="full")
+    by_name, trainer = fit(asked)
+    kinds = [isinstance(trainer.strategy, strategy), trainer.strategy.sharding_strategy.name]
+    by_alias, _ = fit(f"{package}_fsdp")
+    in_bf16, trainer = fit(strategy(precision_plugin=precision("bf16-mixed")))
+    return {
+        "name": [*kinds, distance(by_name.losses), distance(by_alias.losses)],
+        "precision": [
+            isinstance(trainer.precision_plugin, precision),
+            trainer.precision,
+            sorted(str(dtype) for dtype in in_bf16.dtypes),
+        ],
+    }
+
+
+def main() -> None:
+    reference, trainer = fit("ddp")
+
+    def distance(losses: list[float]) -> float:
+        assert len(losses) == len(reference.losses)
+        return max(abs(one - other) for one, other in zip(losses, reference.losses, strict=True))
+
+    found: dict[str, Any] = {}
+    if ACCELERATOR in NAMES:
+        found["names"] = names(distance)
+        found["sharded"] = distance(resumed("sharded", auto_wrap_policy={nn.Linear}))
+    else:
+        found["ways"] = in_every_way(distance)
+        found["mixed"] = mixed()
+        empty, _ = fit("fsdp", model=Empty)
+        found["meta"] = [len(empty.losses), empty.losses[-1] < empty.losses[0]]
+        sizes = {"data_parallel_size": DEVICES, "tensor_parallel_size": 1}
+        found["blocks"] = distance(fit(ModelParallelStrategy(**sizes), model=Blocks)[0].losses)  # type: ignore[arg-type]
+        found["not averaged"] = error_of(lambda: fit(ModelParallelStrategy(**sizes), model=OneLayer))  # type: ignore[arg-type]
+        found["not sharded"] = error_of(lambda: fit(ModelParallelStrategy(), model=Blocks))
+    if trainer.is_global_zero:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
