@@ -122,7 +122,9 @@ class Capabilities:
     """If ``no``, the callback ``RecompilationMonitor`` is refused."""
 
     data_loaders: Claim = _claim("the vendor's loaders decode on the chip")
-    deepspeed: Claim = _claim("DeepSpeed's sharded training", default=not_driven)
+    deepspeed: Claim = _claim("DeepSpeed's ZeRO spreads a training over devices")
+    """Also name :attr:`Acceleration.deepspeed_accelerator`: without it, a run with DeepSpeed is an error."""
+
     fsdp: Claim = _claim("torch's first FSDP shards a model over devices")
     """FSDP2 is :attr:`sharding`."""
 

@@ -39,11 +39,6 @@ def test_simulated_chip_is_exact_unless_it_rounds(facts: tuple[bool, bool], exac
     assert Capabilities(simulated=facts[0], rounds=facts[1]).exact == exact
 
 
-@pytest.mark.parametrize("claim", ["deepspeed"])
-def test_what_northbridge_drives_on_no_chip_says_so(claim: str) -> None:
-    assert Capabilities().claims()[claim].reason == "Northbridge does not drive it yet"
-
-
 def test_every_field_but_the_facts_is_a_claim() -> None:
     assert set(Capabilities().claims()) == {each.name for each in fields(Capabilities)} - set(FACTS)
 

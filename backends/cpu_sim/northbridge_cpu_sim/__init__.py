@@ -80,6 +80,7 @@ _CLAIMED = (
     "compile",
     "fused_optimizers",
     "recompilation",
+    "deepspeed",
 )
 
 

@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed
 from deepspeed.accelerator.abstract_accelerator import (  # pyright: ignore[reportMissingImports]  # in .engines
     DeepSpeedAccelerator,
 )
 from deepspeed.ops.op_builder import cpu  # pyright: ignore[reportMissingImports]  # in .engines
-
-import northbridge
 
 _FOR_HOSTS = ("CPUAdagradBuilder", "CPUAdamBuilder", "CPULionBuilder")
 """The operators that step optimizers in host memory."""
@@ -49,11 +48,11 @@ class SimAccelerator(DeepSpeedAccelerator):  # type: ignore[misc]  # DeepSpeed i
     """The simulated chip, as DeepSpeed sees it."""
 
     def __init__(self) -> None:
-        chip = northbridge.load("cpu_sim")
-        self._chip: Any = chip.device.module
-        self._name = chip.device.type
-        self._communication_backend_name = chip.collective.name
-        self._compile_backend = chip.bridge.compile_backend
+        # Made when the chip is loaded, under the name that torch then has for it.
+        self._name = torch._C._get_privateuse1_backend_name()
+        self._chip: Any = torch.get_device_module(self._name)
+        self._communication_backend_name = torch.distributed.get_default_backend_for_device(self._name)
+        self._compile_backend: str | None = "aot_eager"
 
     # Its work is on streams, like a GPU's.
     is_synchronized_device = use_host_timers = resolves_data_dependency = handles_memory_backpressure = _no

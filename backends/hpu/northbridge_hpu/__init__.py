@@ -38,6 +38,7 @@ def northbridge_backend() -> northbridge.Backend:
             profiler=northbridge.yes,
             recompilation=northbridge.yes,
             data_loaders=northbridge.yes,
+            deepspeed=northbridge.yes,
         ),
         acceleration=HPUAcceleration(),
     )

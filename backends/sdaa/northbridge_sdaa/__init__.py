@@ -23,6 +23,7 @@ def northbridge_backend() -> northbridge.Backend:
         fused_optimizers=northbridge.no("no public source has fused=True there; DeepSpeed alone calls fused_adam"),
         profiler=northbridge.yes,
         recompilation=northbridge.yes,
+        deepspeed=northbridge.yes,
         data_loaders=northbridge.no("no public source has a loader there that decodes on the card"),
     )
     return northbridge.Backend(

@@ -52,7 +52,7 @@ USES: Steps = {
         "compilation",
         "recompilation",
     ),
-    ("Trainer", 2): (*_OF_TRAINERS, "callbacks.profilers", "compilation"),
+    ("Trainer", 2): (*_OF_TRAINERS, "callbacks.profilers", "compilation", "deepspeed"),
     ("Fabric", 1): (*_FIRST, "checkpoints.failed", "fabric", "compilation"),
     ("Fabric", 2): ("checkpoints.failed", "fabric", "fabric.join", "compilation"),
 }
@@ -60,6 +60,7 @@ USES: Steps = {
 
 _OF_THE_CHIP_ALONE = (
     "weights_agreement",
+    "deepspeed",
     "devices",
     "compilation",
     "recompilation",

@@ -29,10 +29,6 @@ class TestLightningHabana(Predecessor):
     single = 'strategy="hpu_single"'
     homes: ClassVar = {"Trainer": northbridge_hpu, "Fabric": northbridge_hpu.fabric}
     exported = ("HPUAccelerator", "SingleHPUStrategy", "HPUParallelStrategy", "HPUDDPStrategy", "HPUCheckpointIO")
-    unsupported: ClassVar = {
-        "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
-        "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-    }
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +169,7 @@ CLASSES = [
     *((northbridge_hpu, name, args) for name, args in TRAINERS.items()),
     *((northbridge_hpu.fabric, name, args) for name, args in FABRICS.items()),
 ]
-UNSUPPORTED = {*TestLightningHabana.unsupported, "HPUDataModule"}
+UNSUPPORTED = {"HPUDataModule"}
 
 
 def page() -> str:

@@ -25,10 +25,6 @@ class TestLightningTeco(Predecessor):
     single = 'devices=1, strategy="single_sdaa"'
     homes: ClassVar = {"Trainer": northbridge_sdaa, "Fabric": northbridge_sdaa.fabric}
     exported = ("SDAAAccelerator", "SingleSDAAStrategy", "SDAADDPStrategy", "SDAACheckpointIO", "SDAAPrecisionPlugin")
-    unsupported: ClassVar = {
-        "SDAADeepSpeedStrategy": ("deepspeed", "write strategy='ddp'"),
-        "SDAADeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='ddp' and precision='bf16-mixed'"),
-    }
 
 
 @pytest.mark.parametrize(
@@ -79,20 +75,6 @@ def test_fp8_is_refused_with_another_precision() -> None:
         "precision='transformer-engine': 'sdaa' has no float8: no public source has it there. Fix:"
         " precision='bf16-mixed'"
     )
-
-
-@pytest.mark.parametrize(
-    ("word", "capability"),
-    [("sdaa_deepspeed", "deepspeed"), ("sdaa_deepspeed_stage_3_offload", "deepspeed")],
-)
-@pytest.mark.usefixtures("sdaa")
-def test_a_strategy_that_is_not_driven_is_refused_by_its_word(word: str, capability: str) -> None:
-    from lightning.pytorch import Trainer
-
-    with pytest.raises(northbridge.UnsupportedError, match=f"{capability!r} on 'sdaa' is unknown: ") as refusal:
-        Trainer(accelerator="sdaa", devices=2, strategy=word, logger=False, enable_checkpointing=False)
-
-    assert refusal.value.capability == capability
 
 
 # --- On the simulated cards

@@ -9,7 +9,7 @@ import torch
 from tests.core.lightning.conftest import Build, Claims
 
 import northbridge
-from northbridge.capabilities import Claim, no
+from northbridge.capabilities import Claim, no, yes
 from northbridge.discovery import current
 from northbridge.errors import (
     BackendNotFoundError,
@@ -276,7 +276,7 @@ def test_a_class_derived_from_what_is_refused_is_refused_too(namespace: Namespac
     class Mine(DeepSpeedStrategy):
         pass
 
-    with pytest.raises(UnsupportedError, match="DeepSpeed is not supported yet"):
+    with pytest.raises(UnsupportedError, match="strategy='Mine' needs DeepSpeed, which is not installed"):
         build(accelerator="cpu_sim", devices=2, strategy=Mine())
 
 
@@ -312,8 +312,6 @@ def test_name_like_lightnings_own_is_refused_by_lightning(build: Build, asked: s
     ("asked", "reason"),
     [
         ("dp", "only CUDA runs several devices in one process"),
-        ("deepspeed", "DeepSpeed is not supported yet"),
-        ("deepspeed_stage_3", "DeepSpeed is not supported yet"),
         ("xla", "it is for XLA devices"),
         ("xla_debug", "it is for XLA devices"),
         ("single_xla", "it is for XLA devices"),
@@ -330,22 +328,6 @@ def test_impossible_strategy_is_refused_with_the_fix(
         f"strategy={asked!r} cannot run on 'cpu_sim': {reason}. Fix: {namespace.host}(accelerator='cpu_sim',"
         " strategy='ddp')"
     )
-
-
-@pytest.mark.parametrize(
-    ("asked", "claim", "said"),
-    [
-        ("deepspeed_stage_2", no("its memory cannot be shared"), "('cpu_sim' claims no: its memory cannot be shared)"),
-    ],
-)
-def test_the_chips_own_reason_is_told_too(build: Build, claims: Claims, asked: str, claim: Claim, said: str) -> None:
-    claims(**{asked.partition("_")[0]: claim})
-
-    with pytest.raises(UnsupportedError) as refusal:
-        build(accelerator="cpu_sim", devices=2, strategy=asked)
-
-    assert f" {said}. Fix: " in str(refusal.value)
-    assert refusal.value.capability == f"strategy {asked.partition('_')[0]}"
 
 
 @pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
@@ -404,9 +386,38 @@ def test_the_object_of_such_a_strategy_is_refused_too(namespace: Namespace, buil
         build(accelerator="cpu_sim", devices=2, strategy=Named())
 
     assert str(refusal.value) == (
-        "strategy='DeepSpeedStrategy' cannot run on 'cpu_sim': DeepSpeed is not supported yet. Fix:"
-        f" {namespace.host}(accelerator='cpu_sim', strategy='ddp')"
+        "strategy='DeepSpeedStrategy' needs DeepSpeed, which is not installed. Fix: pip install deepspeed"
     )
+
+
+@pytest.mark.parametrize("asked", ["deepspeed", "deepspeed_stage_3_offload"])
+def test_without_deepspeed_the_error_has_the_pip_line(build: Build, asked: str) -> None:
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=1, strategy=asked)
+
+    assert str(refusal.value) == (
+        f"strategy={asked!r} needs DeepSpeed, which is not installed. Fix: pip install deepspeed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("claim", "reason"),
+    [(no("its memory cannot be shared"), "its memory cannot be shared"), (yes, "DeepSpeed has no accelerator for it")],
+)
+def test_a_chip_without_deepspeed_refuses_it(
+    namespace: Namespace, build: Build, claims: Claims, monkeypatch: pytest.MonkeyPatch, claim: Claim, reason: str
+) -> None:
+    claims(deepspeed=claim)
+    monkeypatch.setattr(northbridge.get("cpu_sim").acceleration, "deepspeed_accelerator", None)
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=2, strategy="deepspeed_stage_2")
+
+    assert str(refusal.value) == (
+        f"strategy='deepspeed_stage_2' cannot run on 'cpu_sim': {reason}. Fix: {namespace.host}(accelerator='cpu_sim',"
+        " strategy='ddp')"
+    )
+    assert refusal.value.capability == "deepspeed"
 
 
 @pytest.mark.parametrize("asked", ["single_device", "single_cpu_sim"])

@@ -5,6 +5,7 @@ Each is announced by its subject's module, which is imported here, as the module
 
 import northbridge_wrong.checkpoints
 import northbridge_wrong.compilers
+import northbridge_wrong.deepspeed
 import northbridge_wrong.devices
 import northbridge_wrong.float8
 import northbridge_wrong.graphs

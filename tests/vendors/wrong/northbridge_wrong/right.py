@@ -39,6 +39,8 @@ class Bridge(northbridge.Bridge):
 
 
 class Acceleration(northbridge.Acceleration):
+    deepspeed_accelerator = "northbridge_wrong.deepspeed.FairAccelerator"
+
     def float8_engines(self) -> dict[str, northbridge.Float8Engine]:
         return {"torchao": northbridge.TorchAO()}
 
@@ -106,6 +108,7 @@ def capabilities(**others: Any) -> northbridge.Capabilities:
         "profiler",
         "recompilation",
         "data_loaders",
+        "deepspeed",
     )
     return northbridge.Capabilities.of_level(
         "C3", **{"simulated": True, **dict.fromkeys(claims, northbridge.yes), **rounding_claims(), **others}
