@@ -27,7 +27,7 @@ def repeated_blocks(module: torch.nn.Module) -> list[torch.nn.Module]:
 
 
 def named_blocks(module: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return the outermost submodules of the classes that Hugging Face's models name in ``_no_split_modules``."""
+    """Return the outermost submodules of the classes that models of transformers name in ``_no_split_modules``."""
     lists = (getattr(each, "_no_split_modules", None) or () for each in module.modules())
     names = {str(name) for each in lists for name in each}
     return _of_classes(module, names) if names else []

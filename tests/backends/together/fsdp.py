@@ -9,6 +9,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,7 @@ def in_every_way(distance: Callable[[list[float]], float]) -> dict[str, Any]:
     found: dict[str, Any] = {"fsdp": distance(fit("fsdp")[0].losses)}
     linear: Any = {nn.Linear}
     for way in ("SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD"):
-        found[way] = distance(fit(FSDPStrategy(sharding_strategy=way, auto_wrap_policy=linear))[0].losses)  # type: ignore[arg-type]
+        found[way] = distance(fit(FSDPStrategy(sharding_strategy=way, auto_wrap_policy=linear))[0].losses)
     found["flat"] = distance(fit(FSDPStrategy(use_orig_params=False), model=OfTrainer)[0].losses)
     checkpointed = FSDPStrategy(auto_wrap_policy=linear, activation_checkpointing_policy=linear)
     found["activation checkpointing"] = distance(fit(checkpointed)[0].losses)
@@ -164,7 +165,7 @@ def in_every_way(distance: Callable[[list[float]], float]) -> dict[str, Any]:
     return found
 
 
-FSDPStrategyOfFabric: Any = lightning.fabric.strategies.FSDPStrategy
+FSDPStrategyOfFabric: Any = import_module("lightning.fabric.strategies").FSDPStrategy
 
 
 def mixed() -> dict[str, Any]:
@@ -209,7 +210,7 @@ def main() -> None:
 
     def distance(losses: list[float]) -> float:
         assert len(losses) == len(reference.losses)
-        return max(abs(one - other) for one, other in zip(losses, reference.losses, strict=True))
+        return float(max(abs(one - other) for one, other in zip(losses, reference.losses, strict=True)))
 
     found: dict[str, Any] = {}
     if ACCELERATOR in NAMES:

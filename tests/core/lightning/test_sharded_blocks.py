@@ -19,7 +19,7 @@ class Encoder(Decoder):
     pass
 
 
-class HuggingFace(nn.Module):
+class Transformer(nn.Module):
     """Lists the classes of its blocks, as models of transformers do; the list of an inner model counts too."""
 
     def __init__(self, names: object) -> None:
@@ -34,7 +34,7 @@ class HuggingFace(nn.Module):
     [(["Decoder"], "Decoder Decoder"), ({"Decoder", "Encoder"}, "Decoder Encoder Decoder"), (None, ""), ([], "")],
 )
 def test_a_models_own_list_names_its_blocks(names: object, found: str) -> None:
-    model = nn.Sequential(HuggingFace(names))
+    model = nn.Sequential(Transformer(names))
 
     assert " ".join(type(each).__name__ for each in named_blocks(model)) == found
     assert len(repeated_blocks(model)) == 2  # without the list, those of one class
@@ -42,15 +42,13 @@ def test_a_models_own_list_names_its_blocks(names: object, found: str) -> None:
 
 def test_a_block_inside_of_a_block_is_left_to_it() -> None:
     outer = Decoder()
-    outer.inner = Decoder()  # type: ignore[assignment]
+    outer.inner = Decoder()
 
-    assert named_blocks(nn.Sequential(HuggingFace(["Decoder"]), outer))[-1] is outer
+    assert named_blocks(nn.Sequential(Transformer(["Decoder"]), outer))[-1] is outer
 
 
 def test_a_model_without_blocks_is_refused() -> None:
     with pytest.raises(northbridge.ArgumentsError) as refusal:
         northbridge.shard_blocks(nn.Linear(2, 2))
 
-    assert str(refusal.value) == (
-        "Linear names no blocks in _no_split_modules, and repeats none. Fix: fully_shard(layer)"
-    )
+    assert str(refusal.value) == "no block is named or repeated. Fix: fully_shard(layer)"

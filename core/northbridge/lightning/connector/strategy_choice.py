@@ -300,7 +300,7 @@ def _build_fsdp_precision(namespace: Namespace, connector: Any, plugin: Any) -> 
         precision = getattr(connector, namespace.precision_flag)
         if precision not in OF_FSDP:
             raise UnsupportedError(
-                f"precision={precision!r}: FSDP has {', '.join(OF_FSDP)}. Fix: one of them, or strategy='ddp'",
+                f"FSDP has no precision={precision!r}. Fix: one of {', '.join(OF_FSDP)}",
                 capability="precision",
             )
         plugin = made = ours(precision)

@@ -35,7 +35,7 @@ class _FSDPPrecisionMixin:
             warnings.filterwarnings("ignore", message=".*CUDA is not available")  # Lightning's scaler is CUDA's
             super().__init__(precision)  # type: ignore[call-arg]  # Lightning's class, which has no use for scaler=
         if scaler is not None and precision != "16-mixed":
-            raise ArgumentsError(f"FSDPPrecision({precision!r}) uses no scaler. Fix: leave scaler= out")
+            raise ArgumentsError("only '16-mixed' uses scaler=. Fix: leave it out")
         self.scaler = scaler if scaler is not None else self.scaler
 
     def bind(self, backend: Backend) -> None:

@@ -61,7 +61,7 @@ class _FSDPMixin(_ShardedMixin):
         for dtype in filter(None, (precision and precision.param_dtype, precision and precision.reduce_dtype)):
             if not library.carries(dtype):
                 word = str(dtype).removeprefix("torch.")
-                raise CollectiveError(f"{library.name!r} cannot send {word}, which FSDP would. Fix: another precision=")
+                raise CollectiveError(f"{library.name!r} cannot send {word}. Fix: another precision=")
 
     def _follow_moves(self, optimizers: Iterable[Any]) -> None:
         if not self.cpu_offload.offload_params:
@@ -72,16 +72,14 @@ class _FSDPMixin(_ShardedMixin):
 
     def _load_optimizers(self, path: Any, module: torch.nn.Module, optimizers: Mapping[str, Any]) -> None:
         # Lightning reads the states of optimizers into tensors of that kind.
-        import torch.distributed.checkpoint as dcp
         from torch.distributed.checkpoint.state_dict import StateDictOptions
 
-        states: Any = import_module("torch.distributed.checkpoint.state_dict")  # untyped
-        load: Any = dcp.load
+        files, states = map(import_module, ("torch.distributed.checkpoint", StateDictOptions.__module__))  # untyped
         options = StateDictOptions(cpu_offload=True)
         for key, optimizer in optimizers.items():
             with self.reading(path):
                 state = {key: states.get_optimizer_state_dict(module, optimizer, options=options)}
-                load(state, checkpoint_id=path)
+                files.load(state, checkpoint_id=path)
                 states.set_optimizer_state_dict(module, optimizer, state[key], options=options)
 
 

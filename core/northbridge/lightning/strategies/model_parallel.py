@@ -37,8 +37,7 @@ class _ModelParallelMixin(_ShardedMixin):
         data, tensor = (self._device_mesh[name] for name in ("data_parallel", "tensor_parallel"))
         if data.size() == 1 and tensor.size() > 1 and not any(_is_split(each) for each in module.parameters()):
             raise ArgumentsError(
-                f"ModelParallelStrategy shards nothing: data_parallel_size is 1, tensor_parallel_size {tensor.size()},"
-                f" and no layer is split. Fix: data_parallel_size={tensor.size()}, tensor_parallel_size=1"
+                f"data_parallel_size=1 shards nothing. Fix: data_parallel_size={tensor.size()}, tensor_parallel_size=1"
             )
         self._not_averaged = tuple(_not_averaged(module, data) if data.size() > 1 else ())
 
@@ -49,8 +48,7 @@ class _ModelParallelMixin(_ShardedMixin):
         for name, parameter in self._not_averaged:
             if id(parameter) in stepped:
                 raise ArgumentsError(
-                    f"no fully_shard() has the parameter {name!r}, so the ranks would not average its gradient. Fix:"
-                    " fully_shard() the whole model too, or freeze it"
+                    f"the ranks would not average the gradient of {name!r}. Fix: fully_shard(model), or freeze it"
                 )
 
 
