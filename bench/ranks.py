@@ -53,7 +53,14 @@ def measure_option(option: Option, *, quick: bool) -> Measurement:
     return ratio(pairs, ("with", "without"), "ms", 1e3)
 
 
-def _chip_against_cpu(question: Mapping[str, Any], *, names: tuple[str, str], pairs: int, rounds: int, environ: Mapping[str, str] | None = None) -> Measurement:
+def _chip_against_cpu(
+    question: Mapping[str, Any],
+    *,
+    names: tuple[str, str],
+    pairs: int,
+    rounds: int,
+    environ: Mapping[str, str] | None = None,
+) -> Measurement:
     found = []
     for _ in range(pairs):
         with (
