@@ -61,9 +61,7 @@ def _amount(backend: Backend, context: Any | None) -> int:
     resources: dict[str, float] = context.get_assigned_resources() if context else {}
     amount = sum(each for name, each in resources.items() if name.casefold() == backend.name.casefold())
     if amount != int(amount):
-        raise DevicesError(
-            f"Ray gave this worker {amount:g} of {backend.name!r}. Fix: a whole number in resources_per_worker="
-        )
+        raise DevicesError(f"Ray gave this worker {amount:g} devices. Fix: ask for whole ones")
     return int(amount)
 
 

@@ -17,13 +17,13 @@ def settle_worker(connector: Any, asked: Any) -> None:
     workers, ranks = int(context.get_local_world_size()), int(context.get_world_size())
     own = _own_devices(connector, at_least=1)
     if len(own) > 1:
-        raise DevicesError(f"Ray gave this worker {len(own)} devices, and it trains on one. Fix: resources_per_worker=")
+        raise DevicesError(f"Ray gave this worker {len(own)} devices for one rank. Fix: ask for 1")
     given = getattr(connector._strategy_flag, "parallel_devices", None)
     if given and [each.index for each in given] == own * workers:  # of a strategy that has trained here before
         given = None
     if given or (asked not in ("auto", -1, "-1", 1, "1", workers, str(workers)) and connector._devices_flag != own):
         written = f"parallel_devices={[str(each) for each in given]}" if given else f"devices={asked!r}"
-        raise DevicesError(f"{written}: Ray gave this worker device {own[0]}. Fix: devices='auto'")
+        raise DevicesError(f"{written}: Ray gave device {own[0]}. Fix: devices='auto'")
     connector._num_nodes_flag = -(-ranks // workers)
     _use(connector, own * workers)
 
@@ -40,7 +40,7 @@ def settle_share(connector: Any, asked: Any) -> None:
         indices = own[: len(indices)]
     if not set(indices) <= set(own):
         held = ", ".join(map(str, own))
-        raise DevicesError(f"devices={asked!r}, but Ray gave this worker device {held}. Fix: devices='auto'")
+        raise DevicesError(f"devices={asked!r}: Ray gave device {held}. Fix: devices='auto'")
     _use(connector, indices)
 
 

@@ -92,14 +92,14 @@ def test_rays_strategy_refuses_other_devices(build: Build, worker: Worker, devic
 
     with pytest.raises(DevicesError) as caught:
         build(accelerator="cpu_sim", devices=devices, strategy=RaysStrategy())
-    assert str(caught.value) == f"devices={devices!r}: Ray gave this worker device 4. Fix: devices='auto'"
+    assert str(caught.value) == f"devices={devices!r}: Ray gave device 4. Fix: devices='auto'"
 
 
 def test_rays_strategy_refuses_its_own_list(build: Build, worker: Worker) -> None:
     worker([4])
     strategy = RaysStrategy(parallel_devices=[torch.device("cpu_sim", 0)])
 
-    with pytest.raises(DevicesError, match=r"^parallel_devices=\['cpu_sim:0'\]: Ray gave this worker device 4\. Fix"):
+    with pytest.raises(DevicesError, match=r"^parallel_devices=\['cpu_sim:0'\]: Ray gave device 4\. Fix"):
         build(accelerator="cpu_sim", devices="auto", strategy=strategy)
 
 
@@ -108,7 +108,7 @@ def test_worker_with_two_devices_is_told_that_one_would_idle(build: Build, worke
 
     with pytest.raises(DevicesError) as caught:
         build(accelerator="cpu_sim", devices="auto", strategy=RaysStrategy())
-    assert str(caught.value) == ("Ray gave this worker 2 devices, and it trains on one. Fix: resources_per_worker=")
+    assert str(caught.value) == ("Ray gave this worker 2 devices for one rank. Fix: ask for 1")
 
 
 def test_selected_device_of_another_worker_is_an_error(
@@ -139,7 +139,7 @@ def test_trial_refuses_devices_of_others(build: Build, worker: Worker, devices: 
 
     with pytest.raises(DevicesError) as caught:
         build(accelerator="cpu_sim", devices=devices)
-    assert str(caught.value) == f"devices={devices!r}, but Ray gave this worker device 2, 3. Fix: devices='auto'"
+    assert str(caught.value) == f"devices={devices!r}: Ray gave device 2, 3. Fix: devices='auto'"
 
 
 def test_worker_without_counted_devices_is_left_alone(build: Build, worker: Worker) -> None:
