@@ -48,6 +48,7 @@ MEASUREMENTS: dict[str, Callable[..., Measurement]] = {
         for said, size, calls in (("4kib", 2**12, 300), ("1mib", 2**20, 50), ("16mib", 2**24, 5))
     },
     "step-fsdp2": ranks.measure_sharded_step,
+    "step-zero-2": ranks.measure_zero_step,
     "memory": step.measure_memory,
     "strategy": strategy.measure_strategy,
     "recompilation-watch": step.measure_recompilation_watch,

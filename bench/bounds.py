@@ -45,6 +45,7 @@ BOUNDS = (
     Bound("all-gather-1mib", "all-gather, 2 ranks, 1 MiB: simccl ÷ Gloo", "×", 1.05),
     Bound("all-gather-16mib", "all-gather, 2 ranks, 16 MiB: simccl ÷ Gloo", "×", 1.05),
     Bound("step-fsdp2", "2-rank FSDP2 step, Transformer: cpu_sim over simccl ÷ CPU over Gloo", "×", 1.10),
+    Bound("step-zero-2", "2-rank DeepSpeed ZeRO-2 step, Transformer: cpu_sim over simccl ÷ CPU over Gloo", "×", 1.10),
     Bound("memory", "peak memory of the process, ConvNet: cpu_sim ÷ CPU", "×", 1.10),
     Bound("strategy", "training step, one parameter, on the CPU: our strategy ÷ Lightning's", "×", 1.02),
     Bound("recompilation-watch", "training step, MLP: with RecompilationMonitor ÷ without, on cpu_sim", "×", 1.02),

@@ -47,6 +47,20 @@ def step(kind: str, task_name: str, device: str) -> Callable[[], object]:
     task = TASKS[task_name]
     net = task.build().to(device)
     model: nn.Module = net
+    inputs, targets = task.draw()
+    if kind == "zero-2":
+        from bench.zero import engine
+
+        trained = engine(net, device, dist.get_rank())
+
+        def call_engine() -> None:
+            here = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+            loss = task.loss(trained(here[0]), here[1])
+            trained.backward(loss)
+            trained.step()
+            loss.item()
+
+        return call_engine
     if kind == "fsdp2":
         parts = [*(layer for layer in net.modules() if isinstance(layer, nn.TransformerEncoderLayer)), net]
         for part in parts:
@@ -54,7 +68,6 @@ def step(kind: str, task_name: str, device: str) -> Callable[[], object]:
     else:
         model = nn.parallel.DistributedDataParallel(net)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    inputs, targets = task.draw()
 
     def call() -> None:
         optimizer.zero_grad()

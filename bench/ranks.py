@@ -33,6 +33,14 @@ def measure_sharded_step(*, quick: bool) -> Measurement:
     return _chip_against_cpu(question, names=("cpu_sim", "cpu"), pairs=1, rounds=2 if quick else 9)
 
 
+def measure_zero_step(*, quick: bool) -> Measurement:
+    """Train in turn in two pairs of ranks: DeepSpeed's ZeRO-2 over simccl on the chip, and over Gloo on the CPU."""
+    question = {"step": "zero-2", "task": "transformer", "times": 5}
+    sees = {"PYTHONPATH": str(child.ROOT / ".engines")}
+    rounds = 2 if quick else 9
+    return _chip_against_cpu(question, names=("cpu_sim", "cpu"), pairs=1, rounds=rounds, environ=sees)
+
+
 def measure_option(option: Option, *, quick: bool) -> Measurement:
     """Train in turn in two pairs of ranks on the chip: with the option, and without."""
     question = {"step": "ddp", "task": "convnet", "times": 15}
@@ -45,12 +53,19 @@ def measure_option(option: Option, *, quick: bool) -> Measurement:
     return ratio(pairs, ("with", "without"), "ms", 1e3)
 
 
-def _chip_against_cpu(question: Mapping[str, Any], *, names: tuple[str, str], pairs: int, rounds: int) -> Measurement:
+def _chip_against_cpu(
+    question: Mapping[str, Any],
+    *,
+    names: tuple[str, str],
+    pairs: int,
+    rounds: int,
+    environ: Mapping[str, str] | None = None,
+) -> Measurement:
     found = []
     for _ in range(pairs):
         with (
-            child.conversation(_command("cpu_sim")) as on_chip,
-            child.conversation(_command("cpu"), environ=CPU_ENVIRONMENT) as on_cpu,
+            child.conversation(_command("cpu_sim"), environ=environ) as on_chip,
+            child.conversation(_command("cpu"), environ={**CPU_ENVIRONMENT, **(environ or {})}) as on_cpu,
         ):
             found += interleave(lambda: _seconds(on_chip, question), lambda: _seconds(on_cpu, question), rounds)
     return ratio(found, names, "ms", 1e3)

@@ -47,6 +47,7 @@ LIMITS = {
     "all-gather-1mib": (1.05, "×"),
     "all-gather-16mib": (1.05, "×"),
     "step-fsdp2": (1.10, "×"),
+    "step-zero-2": (1.10, "×"),
     "memory": (1.10, "×"),
     "strategy": (1.02, "×"),
     "recompilation-watch": (1.02, "×"),

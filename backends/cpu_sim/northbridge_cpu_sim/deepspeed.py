@@ -186,7 +186,7 @@ class SimAccelerator(DeepSpeedAccelerator):  # type: ignore[misc]  # DeepSpeed i
 class FusedAdamBuilder(cpu.NotImplementedBuilder):  # type: ignore[misc]  # as above
     """DeepSpeed's Adam, for an ``optimizer`` in its configuration, by torch's fused kernel."""
 
-    def load(self, verbose: bool = True) -> Any:  # noqa: ARG002  # DeepSpeed's
+    def load(self, verbose: bool = True) -> Any:  # DeepSpeed's
         return self
 
     @staticmethod

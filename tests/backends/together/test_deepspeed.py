@@ -88,7 +88,9 @@ def test_a_resumed_training_continues_on_each_chip(trained: Path) -> None:
 
 
 def test_the_learning_rate_is_monitored(trained: Path) -> None:
-    assert found(trained, "cpu_sim")["rates"] == {"lr-AdamW": pytest.approx([RATE * GAMMA**step for step in range(4, 8)])}
+    assert found(trained, "cpu_sim")["rates"] == {
+        "lr-AdamW": pytest.approx([RATE * GAMMA**step for step in range(4, 8)])
+    }
 
 
 def test_a_run_gives_the_process_its_settings_back(trained: Path) -> None:

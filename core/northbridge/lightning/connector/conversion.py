@@ -141,8 +141,10 @@ def _resolve_alias(namespace: Namespace, strategy: Any) -> Any:
 def _arguments_of(namespace: Namespace, alias: Alias) -> dict[str, Any]:
     """Return the arguments that Lightning has for the name without the backend's: ``acme_deepspeed_stage_3``."""
     lightnings = alias.name.removeprefix(f"{alias.backend}_")
-    stock = namespace.strategy_registry[lightnings] if lightnings in namespace.strategy_registry else {}
-    is_deepspeeds = stock.get("strategy") is classes(namespace).deepspeed.stock_class
+    if lightnings not in namespace.strategy_registry:
+        return {}
+    stock = namespace.strategy_registry[lightnings]
+    is_deepspeeds = stock["strategy"] is classes(namespace).deepspeed.stock_class
     return dict(stock["init_params"]) if is_deepspeeds else {}
 
 

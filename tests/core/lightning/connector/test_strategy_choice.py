@@ -9,7 +9,7 @@ import torch
 from tests.core.lightning.conftest import Build, Claims
 
 import northbridge
-from northbridge.capabilities import Claim, no
+from northbridge.capabilities import Claim, no, yes
 from northbridge.discovery import current
 from northbridge.errors import (
     BackendNotFoundError,
