@@ -6,9 +6,10 @@ from northbridge_sdaa.trainer import (
     SDAAAccelerator as SDAAAccelerator,
     SDAACheckpointIO as SDAACheckpointIO,
     SDAADDPStrategy as SDAADDPStrategy,
+    SDAADeepSpeedPrecisionPlugin as SDAADeepSpeedPrecisionPlugin,
+    SDAADeepSpeedStrategy as SDAADeepSpeedStrategy,
     SDAAFSDPPrecision as SDAAFSDPPrecision,
     SDAAFSDPStrategy as SDAAFSDPStrategy,
     SDAAPrecisionPlugin as SDAAPrecisionPlugin,
     SingleSDAAStrategy as SingleSDAAStrategy,
-    __getattr__ as __getattr__,
 )
