@@ -47,7 +47,7 @@ def _fit(scenario: Scenario, folder: Path, way: str, **options: Any) -> tuple[di
     stage = int(way.split()[1].rstrip(","))
     strategy = lightnings(scenario, "strategies").DeepSpeedStrategy(stage=stage, **small, **offloads)
     host = trainer(scenario, folder, max_epochs=1, strategy=strategy, use_distributed_sampler=False, **options)
-    module = combine(scenario.namespace, _Sharded)()
+    module = combine(scenario.namespace, _OverShards)()
     host.fit(module, DataLoader(_parts(host.world_size)[host.global_rank], batch_size=BATCH))
     return {"losses": module.losses, **module.shard}, host.global_rank
 
@@ -72,7 +72,7 @@ def _alone(ranks: int) -> list[list[float]]:
     return losses
 
 
-class _Sharded(Stock):  # type: ignore[misc]  # of Lightning's module
+class _OverShards(Stock):  # type: ignore[misc]  # of Lightning's module
     def __init__(self) -> None:
         super().__init__()
         self.net = build("mlp")
