@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -96,8 +97,7 @@ def main(accelerator: str, devices: int, *old: str) -> None:
     found["deterministic"] = torch.are_deterministic_algorithms_enabled()
     found["fills memory"] = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     found["accelerator"] = os.environ.get("DS_ACCELERATOR")
-    with open(f"{accelerator}-{rank}.json", "w") as file:
-        json.dump(found, file)
+    Path(f"{accelerator}-{rank}.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

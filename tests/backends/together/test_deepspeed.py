@@ -48,13 +48,14 @@ def by_torch(ranks: int, steps: int) -> list[list[float]]:
     (optimizer,), (rates,) = model.configure_optimizers()
     losses: list[list[float]] = [[] for _ in range(ranks)]
     kinds = ({"num_replicas": ranks, "rank": rank} for rank in range(ranks))
-    orders = [list(DistributedSampler(labels, **kind)) for kind in kinds]  # type: ignore[arg-type]  # a tensor has a length
+    sampler: Any = DistributedSampler
+    orders: list[list[int]] = [list(sampler(labels, **kind)) for kind in kinds]
     for step in range(steps):
         optimizer.zero_grad()
         for rank in range(ranks):
             mine = orders[rank][step * BATCH : (step + 1) * BATCH]
             loss = model.training_step([inputs[mine], labels[mine]], step)
-            (loss / ranks).backward()
+            torch.autograd.backward(loss / ranks)
             losses[rank].append(loss.item())
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()

@@ -127,6 +127,8 @@ class _TrainerDeepSpeedMixin(_TrainerMixin, _DeepSpeedMixin):
 class _FabricDeepSpeedMixin(_FabricMixin, _DeepSpeedMixin):
     """Trains a Fabric's model with DeepSpeed's ZeRO."""
 
+    _config_initialized: bool
+
     def _setup_distributed(self) -> None:
         super()._setup_distributed()
         if not self._config_initialized:

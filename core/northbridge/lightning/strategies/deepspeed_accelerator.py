@@ -32,8 +32,8 @@ class Determinism:
     def read(cls) -> Determinism:
         """Return the settings of this process."""
         import torch
-        import torch.utils.deterministic as memory
 
+        memory: Any = import_module("torch.utils.deterministic")
         algorithms = torch.are_deterministic_algorithms_enabled()
         return cls(
             algorithms, torch.is_deterministic_algorithms_warn_only_enabled(), bool(memory.fill_uninitialized_memory)
@@ -42,8 +42,8 @@ class Determinism:
     def apply(self) -> None:
         """Set them in this process."""
         import torch
-        import torch.utils.deterministic as memory
 
+        memory: Any = import_module("torch.utils.deterministic")
         torch.use_deterministic_algorithms(self.algorithms, warn_only=self.warn_only)
         memory.fill_uninitialized_memory = self.fills_memory
 
