@@ -74,7 +74,7 @@ COMBINATIONS = (
     Combination(
         "mpiexec_environment",
         "MpiexecEnvironment",
-        "plugins.environments",
+        "plugins",
         "ClusterEnvironment",
         (_MpiexecEnvironmentMixin,),
     ),
