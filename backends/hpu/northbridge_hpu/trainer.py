@@ -158,9 +158,6 @@ def _skip_all(_name: str, _layer: torch.nn.Module) -> bool:
 class HPUFSDPPrecision(northbridge.FSDPPrecisionName, backend="hpu"):
     """A precision of FSDP on HPUs: ``precision="bf16-mixed"``."""
 
-    positional = ("precision", "device", "recipe", "replace_layers")
-    without_meaning = MappingProxyType(dict.fromkeys(("recipe", "replace_layers"), "FSDP has no float8"))
-
 
 class HPUProfiler(northbridge.ProfilerName, backend="hpu"):
     """Lightning's PyTorchProfiler with the HPU's events: ``profiler="pytorch"``."""

@@ -58,9 +58,6 @@ class SDAAFSDPStrategy(northbridge.FSDPStrategyName, backend="sdaa"):
 class SDAAFSDPPrecision(northbridge.FSDPPrecisionName, backend="sdaa"):
     """A precision of FSDP: ``precision="bf16-mixed"``."""
 
-    positional = ("precision", "device", "recipe", "replace_layers")
-    without_meaning = MappingProxyType(dict.fromkeys(("recipe", "replace_layers"), "FSDP has no float8"))
-
 
 class SDAACheckpointIO(northbridge.CheckpointIOName, backend="sdaa"):
     """Default checkpoint plugin of every strategy on the chip."""

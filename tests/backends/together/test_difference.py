@@ -10,7 +10,7 @@ from tests.backends.together.passages import common_passages, statements
 
 BACKENDS = Path(__file__).parents[3] / "backends"
 VENDORS = ("hpu", "sdaa")
-LIMITS = {"hpu": 1200, "sdaa": 380}  # of sdaa, 25 lines name what DeepSpeed has for it
+LIMITS = {"hpu": 1200, "sdaa": 380}  # sdaa: 350, and the names of its DeepSpeed and FSDP classes
 OPTIONAL = {"acceleration.py", "data.py", "float8.py"}
 """Files of a chip that has more than torch's own."""
 

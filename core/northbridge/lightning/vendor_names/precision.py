@@ -102,6 +102,8 @@ class FSDPPrecisionName(PrecisionName):
     kind = "FSDPPrecision"
     homes: ClassVar[frozenset[str]] = VendorName.homes
     words: ClassVar[Mapping[str, str]] = {word: word for word in OF_FSDP}
+    positional: ClassVar[tuple[str, ...]] = ("precision", "device", "recipe", "replace_layers")
+    without_meaning: ClassVar[Mapping[str, str]] = dict.fromkeys(("recipe", "replace_layers"), "FSDP has no float8")
 
     def make_draft(self, namespace: Namespace) -> Any:
         backend = load(get(self.backend_name))
