@@ -26,6 +26,7 @@ ON_INDEX = {
     "pip",
     "pytest",
     "tensorboardx",
+    "deepspeed",
     "ray",
     "torchao",
     "neural-compressor-pt",
