@@ -91,7 +91,7 @@ def test_an_unfinished_one_is_refused(tmp_path: Path, files: list[Path]) -> None
     measurement().write(tmp_path / "inc")
 
     assert refusal(measurement(), tmp_path / "inc", files) == (
-        "northbridge_inc_0_1.json in FOLDER is of a run that did not finish. Fix: measure again with stage='measure'"
+        "northbridge_inc_0_1.json in FOLDER is of an unfinished run. Fix: measure again with stage='measure'"
     )
 
 

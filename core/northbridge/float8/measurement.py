@@ -60,7 +60,7 @@ class Measurement(pydantic.BaseModel):
             raise ArgumentValueError(f"{path} is not a record of Northbridge: {error}. Fix: {self.again}") from error
         name = path.name
         if not found.finished:
-            raise ArgumentValueError(f"{name} in {folder} is of a run that did not finish. Fix: {self.again}")
+            raise ArgumentValueError(f"{name} in {folder} is of an unfinished run. Fix: {self.again}")
         for what, theirs, ours in self._differences(found):
             raise ArgumentValueError(
                 f"{name} in {folder} was {self.done} with {what} {theirs}, and this run has {ours}. Fix: {self.again}"

@@ -121,10 +121,10 @@ def _find_model(root: torch.nn.Module, asked: str) -> tuple[str, Any]:
             " Fix: stage='quantize'",
             capability="float8",
         )
-    missing = [each for each in _NEEDED if find_spec(each) is None]
+    missing = " ".join(each for each in _NEEDED if find_spec(each) is None)
     if missing:
         raise UnsupportedError(
-            f"{asked} needs {', '.join(missing)}. Fix: pip install {' '.join(missing)}",
+            f"{asked} needs {missing.replace(' ', ', ')}. Fix: pip install {missing}",
             capability="float8",
         )
     return next(iter(found.items()))
@@ -171,8 +171,6 @@ def _reject_missing_weights(model: torch.nn.Module, folder: Path) -> None:
             names |= set(opened.keys())
     weights = {name: each for name, each in model.state_dict().items() if isinstance(each, torch.Tensor)}
     given = {weights[name].data_ptr() for name in names & set(weights)}
-    missing = [name for name, each in weights.items() if name not in names and each.data_ptr() not in given]
+    missing = ", ".join(name for name, each in weights.items() if name not in names and each.data_ptr() not in given)
     if missing:
-        raise ArgumentValueError(
-            f"{folder} has no weight for {', '.join(missing)}. Fix: {SavedModel.again}",
-        )
+        raise ArgumentValueError(f"{folder} has no weight for {missing}. Fix: {SavedModel.again}")

@@ -82,9 +82,8 @@ def _find_node_rank(environ: Mapping[str, str], numbers: Mapping[str, Said], nod
 
 
 def _wrong(said: Said, found: str, start: str) -> ClusterError:
-    return ClusterError(
-        f"{said} on {host()}: {found}. Fix: {start}, or unset it if it is left over", variable=said.variable
-    )
+    fix = f"{start}, or unset it if it is left over"
+    return ClusterError(f"{said} on {host()}: {found}. Fix: {fix}", variable=said.variable)
 
 
 def _unordered(rank: Said) -> ClusterError:

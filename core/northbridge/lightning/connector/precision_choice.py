@@ -58,10 +58,8 @@ def _build_fsdp_precision(namespace: Namespace, connector: Any, plugin: Any) -> 
     if plugin is None:
         precision = getattr(connector, namespace.precision_flag)
         if precision not in OF_FSDP:
-            raise UnsupportedError(
-                f"FSDP has no precision={precision!r}. Fix: one of {', '.join(OF_FSDP)}",
-                capability="precision",
-            )
+            known = ", ".join(OF_FSDP)
+            raise UnsupportedError(f"FSDP has no precision={precision!r}. Fix: one of {known}", capability="precision")
         plugin = made = ours(precision)
     else:
         made = None

@@ -58,5 +58,6 @@ def read_dtype(config: Mapping[str, Any]) -> str:
     """Return torch's name of a configuration's ``hp_dtype``; raises :class:`ArgumentsError` for an unknown one."""
     word = str(config.get("hp_dtype", "BF16")).upper()
     if word not in DTYPES:
-        raise ArgumentsError(f"Float8Inference: hp_dtype={word!r} is not one of {', '.join(DTYPES)}")
+        known = ", ".join(DTYPES)
+        raise ArgumentsError(f"Float8Inference: hp_dtype={word!r} is not one of {known}")
     return DTYPES[word]

@@ -53,8 +53,8 @@ class Float8Inference:
         self.stage: str = read_stage(stage, self.config.pop("mode", None))
         dumped = self.config.pop("dump_stats_path", None)
         if folder is None and (dumped is None or self.stage == "load"):
-            example = "quantized" if self.stage == "load" else "measurements"
-            raise ArgumentsError(f"Float8Inference({self.stage!r}) has no folder. Fix: folder={example!r}")
+            asked, example = repr(self.stage), "quantized" if self.stage == "load" else "measurements"
+            raise ArgumentsError(f"Float8Inference({asked}) has no folder. Fix: folder={example!r}")
         if self.stage == "load" and self.config:
             raise ArgumentsError(
                 f"Float8Inference('load', config=…) has {', '.join(self.config)}, and the saved model has its own"

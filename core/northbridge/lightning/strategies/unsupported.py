@@ -37,10 +37,8 @@ def reject_unsupported(backend: Backend, *claims: str) -> None:
     for name in claims:
         if present[name].denied:
             asked, instead = TRAINING_CLAIMS[name]
-            raise UnsupportedError(
-                f"{backend.name!r} does not support {asked}: {present[name].reason}. Fix: {instead}",
-                capability=name,
-            )
+            why = present[name].reason
+            raise UnsupportedError(f"{backend.name!r} does not support {asked}: {why}. Fix: {instead}", capability=name)
 
 
 def reject_inference_mode(backend: str, _module: object, _inputs: object) -> None:

@@ -351,7 +351,7 @@ def _assert_refused(found: dict[str, Any], folder: Path) -> None:
         " precision='transformer-engine' or 'bf16-mixed'",
     }.items():
         assert found[name] == said
-    unfinished = f"ArgumentValueError: northbridge_measure_0_1.json in {chip} is of a run that did not finish. {again}"
+    unfinished = f"ArgumentValueError: northbridge_measure_0_1.json in {chip} is of an unfinished run. {again}"
     assert found["interrupted"] == ["RuntimeError: interrupted", unfinished]
 
 
