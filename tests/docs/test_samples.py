@@ -42,7 +42,7 @@ COMMANDS = [
 
 
 def _environ(page: str, install: Install) -> dict[str, str]:
-    if page == "docs/float8.md":
+    if page in ("docs/deepspeed.md", "docs/float8.md"):
         return with_engines()
     if page not in VENDORS:
         return dict(os.environ)
