@@ -43,7 +43,7 @@ COMMANDS = [
 
 
 def _environ(page: str, install: Install) -> dict[str, str]:
-    if page in ("docs/float8.md", "docs/ray.md"):
+    if page in ("docs/deepspeed.md", "docs/float8.md", "docs/ray.md"):
         return with_engines()
     if page not in VENDORS:
         return dict(os.environ)

@@ -205,7 +205,7 @@ def test_each_class_takes_each_argument_that_it_had(home: Any, name: str, argume
         with pytest.raises(UnsupportedError, match=rf"^{name}\b.*Fix: "):
             getattr(home, name)(**dict.fromkeys(arguments_.split()))
     else:
-        precision = "bf16-mixed" if "FSDP" in name else "fp8"
+        precision = "bf16-mixed" if "FSDP" in name or "DeepSpeed" in name else "fp8"
         values = {"precision": precision, "device": None, "process_group_backend": "hccl"}
         made = getattr(home, name)(
             **{each: values.get(each) for each in arguments_.split() if "trategy" not in name or each != "precision"}
