@@ -124,7 +124,7 @@ def _find_model(root: torch.nn.Module, asked: str) -> tuple[str, Any]:
     missing = " ".join(each for each in _NEEDED if find_spec(each) is None)
     if missing:
         raise UnsupportedError(
-            f"{asked} needs {missing.replace(' ', ', ')}. Fix: pip install {missing}",
+            f"{asked} needs {missing.replace(' ', ', ')}. Fix: install them with pip",
             capability="float8",
         )
     return next(iter(found.items()))

@@ -33,7 +33,7 @@ class QuantizedLayers(OneDevice):
         """Neural Compressor on the chip."""
         reject_float8(northbridge.get(backend), "float8 inference")
         if find_spec("neural_compressor") is None:
-            pytest.skip(f"{DISTRIBUTION} is not installed: pip install northbridge[float8]")
+            pytest.skip(f"{DISTRIBUTION} is not installed")
         return Compressor.open(device.type)
 
     @pytest.mark.parametrize("size", SIZES)
