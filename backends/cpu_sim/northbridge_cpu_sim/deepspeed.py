@@ -205,7 +205,8 @@ class FusedAdamBuilder(cpu.NotImplementedBuilder):  # type: ignore[misc]  # as a
     ) -> None:
         gradients, parameters, means, squares = tensors
         steps = [torch.tensor(float(step), device=each.device) for each in parameters]
-        kernel: Any = torch._fused_adamw_ if decoupled else torch._fused_adam_
+        kernels: Any = torch
+        kernel = kernels._fused_adamw_ if decoupled else kernels._fused_adam_
         kernel(
             parameters,
             gradients,

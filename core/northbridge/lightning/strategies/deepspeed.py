@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
@@ -40,8 +41,7 @@ class _DeepSpeedMixin(_ParallelMixin):
         self.announce()
 
     def _setup_distributed(self) -> None:
-        import deepspeed
-
+        deepspeed: Any = import_module("deepspeed")
         accelerator = choose_accelerator(self.backend)
         reject_disks(self.backend, accelerator, self.config, self.remote_device)
         self._settle_config()
