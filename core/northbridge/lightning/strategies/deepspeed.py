@@ -86,8 +86,10 @@ class _DeepSpeedMixin(_ParallelMixin):
         """
         if not self.namespace.is_trainer:
             self._passes.begin(args[0])  # Fabric's second argument is the engine
-        elif not self.lightning_module.automatic_optimization:
-            self._passes.begin(self.model)
+        else:
+            kwargs.setdefault("scale_wrt_gas", False)  # a Trainer has divided the loss by accumulate_grad_batches
+            if not self.lightning_module.automatic_optimization:
+                self._passes.begin(self.model)
         return super().backward(loss, *args, **kwargs)
 
     def optimizer_step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -100,7 +102,7 @@ class _DeepSpeedMixin(_ParallelMixin):
         if fits:
             self._passes.follow(engine)
         elif engine.zero_optimization_partition_weights():
-            # DeepSpeed 0.19.8 calls it on load, but only gave it to optimizers. Here are no copies of the weights.
+            # DeepSpeed 0.19.8 calls it on load, but only optimizers have it. Nothing else copies the weights.
             engine.optimizer._restore_from_bit16_weights = _restore_nothing
         if engine.checkpoint_engine is not None:
             _save_from_cpu(engine)

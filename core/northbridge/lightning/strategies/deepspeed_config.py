@@ -26,26 +26,21 @@ def reject_config(backend: Backend, accelerator: Any, config: Config, remote_dev
 def reject_accumulation(config: Config) -> None:
     """Raise :class:`UnsupportedError` if the ``config`` of a Fabric accumulates gradients: only an engine counts."""
     if config.get("gradient_accumulation_steps", 1) != 1:
-        raise UnsupportedError(
-            "gradient_accumulation_steps: a Fabric does not count batches. Fix: leave it out", capability="deepspeed"
-        )
+        raise UnsupportedError("a Fabric has no gradient_accumulation_steps. Fix: leave it out", capability="deepspeed")
 
 
 def reject_no_optimizer(config: Config) -> None:
     """Raise :class:`UnsupportedError` if ``config`` shards an optimizer, and there is none."""
     stage = (config.get("zero_optimization") or {}).get("stage", 0)
     if stage in (1, 2):
-        raise UnsupportedError(
-            f"setup_module(): ZeRO {stage} shards an optimizer. Fix: setup(model, optimizer), or stage=3",
-            capability="deepspeed",
-        )
+        raise UnsupportedError(f"ZeRO {stage} needs an optimizer. Fix: stage=3 or 0", capability="deepspeed")
 
 
 def _reject_kinds(config: Config) -> None:
     for part in ("zero_optimization", "optimizer"):
         if not isinstance(config.get(part), (Mapping, type(None))):
             raise UnsupportedError(
-                f"DeepSpeed's config: {part}={config[part]!r} is not a dict. Fix: {{{part!r}: {{…}}}}",
+                f"{part}={config[part]!r} is not a dict. Fix: write its settings",
                 capability="deepspeed",
             )
 
@@ -59,7 +54,7 @@ def _reject_inference(config: Config) -> None:
         asked.append("tensor_parallel.tp_size")
     if asked:
         raise UnsupportedError(
-            f"DeepSpeed's config: {asked[0]} is for init_inference(). Fix: leave it out; stage=3 shards predict() too",
+            f"{asked[0]} is for init_inference(). Fix: leave it out; stage=3 shards predict()",
             capability="deepspeed",
         )
 
@@ -83,7 +78,7 @@ def _reject_optimizer(backend: Backend, accelerator: Any, config: Config) -> Non
         return  # by its operator for the host
     if builder is not None and _lacks(accelerator, builder):
         raise UnsupportedError(
-            f"DeepSpeed has no {name} for {backend.name!r}. Fix: 'AdamW', or configure_optimizers()",
+            f"DeepSpeed has no {name} for {backend.name!r}. Fix: type='AdamW'",
             capability="deepspeed",
         )
 

@@ -28,10 +28,9 @@ class BackwardPasses:
         if not engine.zero_optimization():
             return
         if engine.optimizer in self._waiting:
+            stage = engine.zero_optimization_stage()
             raise UnsupportedError(
-                f"a second backward() before the step: ZeRO {engine.zero_optimization_stage()} cannot add the gradients."
-                " Fix: add the losses, or stage=0",
-                capability="deepspeed",
+                f"ZeRO {stage} cannot add the gradients of two backward(). Fix: add the losses", capability="deepspeed"
             )
         self._waiting.add(engine.optimizer)
 
