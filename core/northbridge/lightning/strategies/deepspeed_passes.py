@@ -11,8 +11,8 @@ from northbridge.errors import UnsupportedError
 class BackwardPasses:
     """The optimizers of DeepSpeed that have gradients for their next step.
 
-    Lightning steps the optimizer itself where DeepSpeed expects ``engine.step()`` after each pass. Of several passes,
-    stages 1 and 2 then count some gradients twice (DeepSpeed 0.19.8); so does stage 3 without a forward pass between.
+    DeepSpeed expects ``engine.step()`` after each pass. Without it, stages 1 and 2 keep the gradients of the last pass
+    only (DeepSpeed 0.19.8); so does stage 3 without a forward pass between.
     """
 
     def __init__(self) -> None:

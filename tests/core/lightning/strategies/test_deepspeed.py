@@ -6,12 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from lightning.fabric import Fabric, plugins as fabric_plugins, strategies as fabric_strategies
+from lightning.fabric import Fabric, plugins as fabric_plugins
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.plugins import MixedPrecision
 from lightning.pytorch.strategies import DeepSpeedStrategy
@@ -78,7 +79,7 @@ class Model(LightningModule):
     def training_step(self, batch: list[Tensor], index: int) -> Tensor | None:
         inputs, labels = batch
         if self.checkpoints:
-            from deepspeed import checkpointing  # type: ignore[import-not-found]  # in .engines
+            from deepspeed import checkpointing  # pyright: ignore[reportMissingImports]  # in .engines
 
             found = checkpointing.checkpoint(self.layers[1:], self.layers[0](inputs))
         else:
@@ -157,7 +158,7 @@ def prepared(host: Fabric, optimizers: int = 1) -> Any:
 def a_fabric() -> dict[str, list[float]]:
     found = {}
     for stage in (0, *SHARDED):
-        host = fabric(fabric_strategies.DeepSpeedStrategy(stage=stage))
+        host = fabric(of_fabric.DeepSpeedStrategy(stage=stage))
         model, optimizer = prepared(host)
         found[f"{stage}"] = step(host, model, optimizer)
         host.save("fabric.ckpt", {"model": model, "optimizer": optimizer, "steps": 4})
@@ -172,19 +173,19 @@ def a_fabric() -> dict[str, list[float]]:
 def a_fabrics_accumulation() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for stage in (0, 3):
-        host = fabric(fabric_strategies.DeepSpeedStrategy(stage=stage))
+        host = fabric(of_fabric.DeepSpeedStrategy(stage=stage))
         model, optimizer = prepared(host)
         step(host, model, optimizer, 2, every=4)
         found[f"{stage}"] = step(host, model, optimizer)
     for stage in (1, 2):
-        host = fabric(fabric_strategies.DeepSpeedStrategy(stage=stage))
-        found[f"{stage}"] = refusal(lambda host=host: step(host, *prepared(host), 2, every=4))  # type: ignore[misc]
+        host = fabric(of_fabric.DeepSpeedStrategy(stage=stage))
+        found[f"{stage}"] = refusal(partial(step, host, *prepared(host), size=2, every=4))
     return found
 
 
 @case
 def a_fabrics_refusals() -> dict[str, str]:
-    accumulates = fabric_strategies.DeepSpeedStrategy(config={"gradient_accumulation_steps": 4})
+    accumulates = of_fabric.DeepSpeedStrategy(config={"gradient_accumulation_steps": 4})
     plugin: Any = fabric_plugins.MixedPrecision("bf16-mixed", "cpu_sim")
     return {
         "accumulation": refusal(lambda: fabric(accumulates)),
@@ -222,15 +223,13 @@ def accumulation() -> dict[str, Any]:
         model.losses = []
         host.validate(model, rows(), verbose=False)
         found[f"{stage}"] = model.losses
-        found[f"{stage} by hand"] = refusal(
-            lambda stage=stage: fit(f"deepspeed_stage_{stage}", Model(every=2))  # type: ignore[misc]
-        )
+        found[f"{stage} by hand"] = refusal(partial(fit, f"deepspeed_stage_{stage}", Model(every=2)))
     return found
 
 
 @case
 def recomputed_activations() -> list[list[float]]:
-    every = {"partition_activations": True, "cpu_checkpointing": True}
+    every: Any = {"partition_activations": True, "cpu_checkpointing": True}
     strategies = ("deepspeed_stage_2", "deepspeed_stage_3", DeepSpeedStrategy(stage=2, **every))
     return [fit(strategy, Model(checkpoints=True))[1].losses for strategy in strategies]
 
@@ -259,7 +258,7 @@ def evaluation() -> dict[str, list[float]]:
 
 @case
 def inference() -> dict[str, str]:
-    found = {key: refusal(lambda key=key: fit(configured(**{key: 1}))) for key in INFERENCE}  # type: ignore[misc]
+    found = {key: refusal(partial(fit, configured(**{key: 1}))) for key in INFERENCE}
     found["tp_size"] = refusal(lambda: fit(configured(tensor_parallel={"tp_size": 1})))
     arguments: Any = {"replace_with_kernel_inject": True}
     found["argument"] = refusal(lambda: DeepSpeedStrategy(stage=0, **arguments))
@@ -279,10 +278,7 @@ def disks() -> dict[str, str]:
 @case
 def precisions() -> dict[str, str]:
     mixed: Any = MixedPrecision("bf16-mixed", "cpu_sim")
-    found = {
-        precision: refusal(lambda precision=precision: fit(precision=precision))  # type: ignore[misc]
-        for precision in ("64-true", "transformer-engine")
-    }
+    found = {precision: refusal(partial(fit, precision=precision)) for precision in ("64-true", "transformer-engine")}
     found["plugin"] = refusal(lambda: fit(plugins=[mixed]))
     found["in the strategy"] = refusal(lambda: fit(DeepSpeedStrategy(stage=2, precision_plugin=mixed)))
     return found
