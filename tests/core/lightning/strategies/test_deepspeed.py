@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.fabric import Fabric, plugins as fabric_plugins
+from lightning.fabric.strategies import deepspeed as of_fabric
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.plugins import MixedPrecision
 from lightning.pytorch.strategies import DeepSpeedStrategy
@@ -179,7 +180,8 @@ def a_fabrics_accumulation() -> dict[str, Any]:
         found[f"{stage}"] = step(host, model, optimizer)
     for stage in (1, 2):
         host = fabric(of_fabric.DeepSpeedStrategy(stage=stage))
-        found[f"{stage}"] = refusal(partial(step, host, *prepared(host), size=2, every=4))
+        model, optimizer = prepared(host)
+        found[f"{stage}"] = refusal(partial(step, host, model, optimizer, size=2, every=4))
     return found
 
 
