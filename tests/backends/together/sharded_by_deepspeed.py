@@ -80,8 +80,8 @@ def main(accelerator: str, devices: int, *old: str) -> None:
         "stage 3": ("deepspeed_stage_3", {}),
     }
     for name, (strategy, options) in runs.items():
-        with fitted(accelerator, devices, strategy, **options) as (trainer, losses):
-            found[name] = losses
+        with fitted(accelerator, devices, strategy, **options) as (host, losses):
+            trainer, found[name] = host, losses
     rank = trainer.global_rank
     found["plugin"] = type(trainer.precision_plugin).__name__
     trainer.save_checkpoint(f"{accelerator}.ckpt")

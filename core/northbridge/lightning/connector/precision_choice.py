@@ -39,6 +39,7 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
     precision = getattr(connector, namespace.precision_flag)
     reject_precision(backend, precision)
     if sharded:
+        _reject_unsharded("DeepSpeed", precision)
         return None  # Lightning's DeepSpeedPrecision, whose backward pass and step are the engine's
     if precision == FLOAT8:
         plugin = classes(namespace).float8_precision()
@@ -57,9 +58,7 @@ def _build_fsdp_precision(namespace: Namespace, connector: Any, plugin: Any) -> 
     backend, ours = connector.accelerator.backend, classes(namespace).fsdp_precision
     if plugin is None:
         precision = getattr(connector, namespace.precision_flag)
-        if precision not in OF_FSDP:
-            known = ", ".join(OF_FSDP)
-            raise UnsupportedError(f"FSDP has no precision={precision!r}. Fix: one of {known}", capability="precision")
+        _reject_unsharded("FSDP", precision)
         plugin = made = ours(precision)
     else:
         made = None
@@ -68,3 +67,9 @@ def _build_fsdp_precision(namespace: Namespace, connector: Any, plugin: Any) -> 
         plugin.bind(backend)
     reject_plugin(backend, plugin)
     return made
+
+
+def _reject_unsharded(engine: str, precision: str) -> None:
+    if precision not in OF_FSDP:  # DeepSpeed has the same
+        known = ", ".join(OF_FSDP)
+        raise UnsupportedError(f"{engine} has no precision={precision!r}. Fix: one of {known}", capability="precision")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,10 @@ from northbridge.lightning.strategies.deepspeed_accelerator import (
     Determinism,
     choose_accelerator,
     place,
-    reject_disks,
     run_as_wanted,
 )
+from northbridge.lightning.strategies.deepspeed_config import reject_accumulation, reject_config, reject_no_optimizer
+from northbridge.lightning.strategies.deepspeed_passes import BackwardPasses
 from northbridge.lightning.strategies.fabric import _FabricMixin
 from northbridge.lightning.strategies.model_parallel import move_whole_tensors
 from northbridge.lightning.strategies.moved_parameters import following
@@ -43,7 +44,7 @@ class _DeepSpeedMixin(_ParallelMixin):
     def _setup_distributed(self) -> None:
         deepspeed: Any = import_module("deepspeed")
         accelerator = choose_accelerator(self.backend)
-        reject_disks(self.backend, accelerator, self.config, self.remote_device)
+        reject_config(self.backend, accelerator, self.config, self.remote_device)
         self._settle_config()
         super()._setup_distributed()
         place(accelerator, self.root_device)
@@ -74,6 +75,38 @@ class _DeepSpeedMixin(_ParallelMixin):
             self._follow_moves(optimizers)
         self._settle_fused(optimizers)
 
+    @cached_property
+    def _passes(self) -> BackwardPasses:
+        return BackwardPasses()
+
+    def backward(self, loss: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Compute the gradients.
+
+        Raises :class:`UnsupportedError` for a second pass before the step, unless DeepSpeed accumulates by itself.
+        """
+        if not self.namespace.is_trainer:
+            self._passes.begin(args[0])  # Fabric's second argument is the engine
+        else:
+            kwargs.setdefault("scale_wrt_gas", False)  # a Trainer has divided the loss by accumulate_grad_batches
+            if not self.lightning_module.automatic_optimization:
+                self._passes.begin(self.model)
+        return super().backward(loss, *args, **kwargs)
+
+    def optimizer_step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Step ``optimizer``, and tell the bridge."""
+        result = super().optimizer_step(optimizer, *args, **kwargs)
+        self._passes.end(optimizer)
+        return result
+
+    def _complete_engine(self, engine: Any, *, fits: bool) -> None:
+        if fits:
+            self._passes.follow(engine)
+        elif engine.zero_optimization_partition_weights():
+            # DeepSpeed 0.19.8 calls it on load, but only optimizers have it. Nothing else copies the weights.
+            engine.optimizer._restore_from_bit16_weights = _restore_nothing
+        if engine.checkpoint_engine is not None:
+            _save_from_cpu(engine)
+
     def teardown(self) -> None:
         """Give the process its settings back, which DeepSpeed has changed."""
         super().teardown()
@@ -100,12 +133,13 @@ class _TrainerDeepSpeedMixin(_TrainerMixin, _DeepSpeedMixin):
     def _setup_model_and_optimizer(self, model: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
         self._prepare(model, [] if optimizer is None else [optimizer], fits=True)
         made = super()._setup_model_and_optimizer(model, optimizer, lr_scheduler)
-        _save_from_cpu(made[0])
+        self._complete_engine(made[0], fits=True)
         return made
 
     def _initialize_deepspeed_inference(self, model: Any) -> None:
         self._prepare(model, fits=False)
         super()._initialize_deepspeed_inference(model)
+        self._complete_engine(self.model, fits=False)
 
     # Every rank writes its shards into the folder.
 
@@ -129,6 +163,12 @@ class _FabricDeepSpeedMixin(_FabricMixin, _DeepSpeedMixin):
 
     _config_initialized: bool
 
+    def _settle_config(self) -> None:
+        super()._settle_config()
+        reject_accumulation(self.config)
+        # A Trainer's strategy writes 0 too. DeepSpeed's default is 1, which would clip where the user asks for nothing.
+        self.config.setdefault("gradient_clipping", 0.0)
+
     def _setup_distributed(self) -> None:
         super()._setup_distributed()
         if not self._config_initialized:
@@ -139,9 +179,11 @@ class _FabricDeepSpeedMixin(_FabricMixin, _DeepSpeedMixin):
         fits = optimizer is not None
         if fits:
             reject_unsupported(self.backend, "fit")
+        else:
+            reject_no_optimizer(self.config)
         self._prepare(model, [optimizer] if fits else [], fits=fits)
         made = super()._initialize_engine(model, optimizer, scheduler)
-        _save_from_cpu(made[0])
+        self._complete_engine(made[0], fits=fits)
         return made
 
     def setup_optimizer(self, optimizer: Any) -> Any:
@@ -159,6 +201,10 @@ class _FabricDeepSpeedMixin(_FabricMixin, _DeepSpeedMixin):
         reject_unsupported(self.backend, "checkpoint")
         save = self.stock_class.save_checkpoint
         self._replace_together(path, lambda path: save(self, path, state, storage_options, filter))
+
+
+def _restore_nothing() -> None:
+    """Restore nothing."""
 
 
 def _save_from_cpu(engine: Any) -> None:

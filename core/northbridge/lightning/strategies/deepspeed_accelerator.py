@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -149,16 +148,3 @@ def place(accelerator: Any, root: torch.device) -> None:
         return str(name(accelerator, root.index if isinstance(index, str) else index))
 
     accelerator.device_name = device_name
-
-
-def reject_disks(backend: Backend, accelerator: Any, config: Mapping[str, Any], remote_device: str | None) -> None:
-    """Raise :class:`UnsupportedError` if ``config`` offloads to NVMe and DeepSpeed has no operator for it here."""
-    zero = config.get("zero_optimization") or {}
-    offloads = {part: (zero.get(part) or {}).get("device") for part in ("offload_optimizer", "offload_param")}
-    to_disk = [part for part, device in {**offloads, "remote_device": remote_device}.items() if device == "nvme"]
-    builder = accelerator.get_op_builder("AsyncIOBuilder") if to_disk else None
-    if to_disk and (builder is None or builder.__name__ == "NotImplementedBuilder"):
-        raise UnsupportedError(
-            f"{to_disk[0]} to 'nvme': DeepSpeed has no AsyncIO operator for {backend.name!r}. Fix: offload to 'cpu'",
-            capability="deepspeed",
-        )

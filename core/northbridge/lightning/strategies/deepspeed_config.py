@@ -1,0 +1,88 @@
+"""Settings of DeepSpeed's configuration that a chip, or a host of Lightning, does not follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from northbridge.backend import Backend
+from northbridge.errors import UnsupportedError
+
+Config = Mapping[str, Any]
+
+_OPERATORS = {"lamb": "FusedLambBuilder", "lion": "FusedLionBuilder"}
+"""DeepSpeed's operators of optimizers that few of its accelerators have."""
+
+
+def reject_config(backend: Backend, accelerator: Any, config: Config, remote_device: str | None) -> None:
+    """Raise :class:`UnsupportedError` for settings that DeepSpeed does not follow on the chip, or in a training."""
+    _reject_kinds(config)
+    _reject_inference(config)
+    _reject_disks(backend, accelerator, config, remote_device)
+    _reject_optimizer(backend, accelerator, config)
+
+
+def reject_accumulation(config: Config) -> None:
+    """Raise :class:`UnsupportedError` if the ``config`` of a Fabric accumulates gradients: only an engine counts."""
+    if config.get("gradient_accumulation_steps", 1) != 1:
+        raise UnsupportedError("a Fabric has no gradient_accumulation_steps. Fix: leave it out", capability="deepspeed")
+
+
+def reject_no_optimizer(config: Config) -> None:
+    """Raise :class:`UnsupportedError` if ``config`` shards an optimizer, and there is none."""
+    stage = (config.get("zero_optimization") or {}).get("stage", 0)
+    if stage in (1, 2):
+        raise UnsupportedError(f"ZeRO {stage} needs an optimizer. Fix: stage=3 or 0", capability="deepspeed")
+
+
+def _reject_kinds(config: Config) -> None:
+    for part in ("zero_optimization", "optimizer"):
+        if not isinstance(config.get(part), (Mapping, type(None))):
+            raise UnsupportedError(
+                f"{part}={config[part]!r} is not a dict. Fix: write its settings",
+                capability="deepspeed",
+            )
+
+
+def _reject_inference(config: Config) -> None:
+    # Of init_inference()'s keys, a training has these two as well.
+    keys = set(import_module("deepspeed").default_inference_config()) | {"kernel_inject", "tp"}
+    asked = sorted(keys.difference(("checkpoint", "tensor_parallel")).intersection(config))
+    parallel = config.get("tensor_parallel")
+    if isinstance(parallel, Mapping) and "tp_size" in parallel:
+        asked.append("tensor_parallel.tp_size")
+    if asked:
+        raise UnsupportedError(
+            f"{asked[0]} is for init_inference(). Fix: leave it out; stage=3 shards predict()",
+            capability="deepspeed",
+        )
+
+
+def _reject_disks(backend: Backend, accelerator: Any, config: Config, remote_device: str | None) -> None:
+    zero = config.get("zero_optimization") or {}
+    offloads = {part: (zero.get(part) or {}).get("device") for part in ("offload_optimizer", "offload_param")}
+    to_disk = [part for part, device in {**offloads, "remote_device": remote_device}.items() if device == "nvme"]
+    if to_disk and _lacks(accelerator, "AsyncIOBuilder"):
+        raise UnsupportedError(
+            f"{to_disk[0]} to 'nvme': DeepSpeed has no AsyncIO operator for {backend.name!r}. Fix: offload to 'cpu'",
+            capability="deepspeed",
+        )
+
+
+def _reject_optimizer(backend: Backend, accelerator: Any, config: Config) -> None:
+    name = str((config.get("optimizer") or {}).get("type"))
+    offloads = (config.get("zero_optimization") or {}).get("offload_optimizer")
+    builder = _OPERATORS.get(name.lower())
+    if offloads and name.lower() == "lion":
+        return  # by its operator for the host
+    if builder is not None and _lacks(accelerator, builder):
+        raise UnsupportedError(
+            f"DeepSpeed has no {name} for {backend.name!r}. Fix: type='AdamW'",
+            capability="deepspeed",
+        )
+
+
+def _lacks(accelerator: Any, operator: str) -> bool:
+    builder = accelerator.get_op_builder(operator)
+    return builder is None or builder.__name__ == "NotImplementedBuilder"

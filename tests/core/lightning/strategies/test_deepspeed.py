@@ -1,0 +1,465 @@
+"""DeepSpeed's strategy on one device: what works, and what is refused. This file is also the script that trains."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.fabric import Fabric, plugins as fabric_plugins
+from lightning.fabric.strategies import deepspeed as of_fabric
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.plugins import MixedPrecision
+from lightning.pytorch.strategies import DeepSpeedStrategy
+from tests.engines import needs_engines, with_engines
+from tests.scripts import run_script
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+pytestmark = [needs_engines, pytest.mark.timeout(240)]
+
+RATE = 0.1
+QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+INFERENCE = ("dtype", "mp_size", "replace_with_kernel_inject", "tp")
+SHARDED = (1, 2, 3)
+
+CASES: dict[str, Callable[[], Any]] = {}
+
+
+def case(run: Callable[[], Any]) -> Callable[[], Any]:
+    CASES[run.__name__] = run
+    return run
+
+
+def layers() -> nn.Sequential:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def rows(size: int = 4) -> DataLoader[tuple[Tensor, ...]]:
+    numbers = torch.Generator().manual_seed(1)
+    inputs, labels = torch.randn(16, 8, generator=numbers), torch.randint(0, 3, (16,), generator=numbers)
+    return DataLoader(TensorDataset(3 * inputs, labels), batch_size=size)
+
+
+def by_torch(size: int = 4, epochs: int = 1, kind: Any = torch.optim.SGD) -> tuple[nn.Module, list[float]]:
+    """Return the model that plain torch trains on the CPU, and its losses."""
+    model, losses = layers(), []
+    optimizer = kind(model.parameters(), lr=RATE)
+    for _ in range(epochs):
+        for inputs, labels in rows(size):
+            loss = cross_entropy(model(inputs), labels)
+            losses.append(loss.item())
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            optimizer.step()
+    return model, losses
+
+
+def evaluated(model: nn.Module) -> list[float]:
+    """Return the losses of ``model`` on the CPU."""
+    with torch.no_grad():
+        return [cross_entropy(model(inputs), labels).item() for inputs, labels in rows()]
+
+
+class Model(LightningModule):
+    def __init__(self, optimizers: int = 1, *, checkpoints: bool = False, every: int = 0) -> None:
+        super().__init__()
+        self.layers, self.optimizers_made, self.checkpoints, self.every = layers(), optimizers, checkpoints, every
+        self.automatic_optimization = not every
+        self.losses: list[float] = []
+        self.devices: list[str] = []
+
+    def training_step(self, batch: list[Tensor], index: int) -> Tensor | None:
+        inputs, labels = batch
+        if self.checkpoints:
+            from deepspeed import checkpointing  # pyright: ignore[reportMissingImports]  # in .engines
+
+            found = checkpointing.checkpoint(self.layers[1:], self.layers[0](inputs))
+        else:
+            found = self.layers(inputs)
+        loss = cross_entropy(found.float(), labels)
+        self.losses.append(loss.item())
+        self.devices = [str(inputs.device), str(loss.device)]
+        if not self.every:
+            return loss
+        optimizer: Any = self.optimizers()
+        self.manual_backward(loss / self.every)
+        if index % self.every == self.every - 1:
+            optimizer.step()
+            optimizer.zero_grad()
+        return None
+
+    def validation_step(self, batch: list[Tensor], _: int) -> None:
+        self.losses.append(cross_entropy(self.layers(batch[0]).float(), batch[1]).item())
+
+    def predict_step(self, batch: list[Tensor], _: int) -> Tensor:
+        found: Tensor = self.layers(batch[0])
+        return found.sum().cpu()
+
+    def configure_optimizers(self) -> Any:
+        made = [torch.optim.SGD(self.parameters(), lr=RATE) for _ in range(self.optimizers_made)]
+        return made[0] if len(made) == 1 else made or None
+
+
+def trainer(strategy: Any = "deepspeed_stage_2", **options: Any) -> Any:
+    chosen: dict[str, Any] = {"accelerator": "cpu_sim", "devices": 1, "max_epochs": 1, **QUIET, **options}
+    return Trainer(strategy=strategy, use_distributed_sampler=False, **chosen)  # rows in their order
+
+
+def fit(strategy: Any = "deepspeed_stage_2", model: Model | None = None, size: int = 4, **options: Any) -> Any:
+    host, module = trainer(strategy, **options), model or Model()
+    host.fit(module, rows(size))
+    return host, module
+
+
+def configured(**config: Any) -> Any:
+    return DeepSpeedStrategy(config={"zero_optimization": {"stage": 2}, **config})
+
+
+def fabric(strategy: Any, **options: Any) -> Fabric:
+    host = Fabric(accelerator="cpu_sim", devices=1, strategy=strategy, **options)
+    host.launch()
+    return host
+
+
+def refusal(act: Callable[[], Any]) -> str:
+    try:
+        act()
+    except Exception as error:  # noqa: BLE001 - the caller compares its type
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def step(host: Fabric, model: Any, optimizer: Any, size: int = 4, every: int = 1) -> list[float]:
+    losses = []
+    for index, (inputs, labels) in enumerate(host.setup_dataloaders(rows(size))):
+        loss = cross_entropy(model(inputs), labels)
+        losses.append(loss.item())
+        host.backward(loss / every, model=model)
+        if index % every == every - 1:
+            optimizer.step()
+            optimizer.zero_grad()
+    return losses
+
+
+def prepared(host: Fabric, optimizers: int = 1) -> Any:
+    model = layers()
+    return host.setup(model, *(torch.optim.SGD(model.parameters(), lr=RATE) for _ in range(optimizers)))
+
+
+@case
+def a_fabric() -> dict[str, list[float]]:
+    found = {}
+    for stage in (0, *SHARDED):
+        host = fabric(of_fabric.DeepSpeedStrategy(stage=stage))
+        model, optimizer = prepared(host)
+        found[f"{stage}"] = step(host, model, optimizer)
+        host.save("fabric.ckpt", {"model": model, "optimizer": optimizer, "steps": 4})
+        again, second = prepared(host)
+        state = {"model": again, "optimizer": second, "steps": 0}
+        host.load("fabric.ckpt", state)
+        found[f"{stage} loaded"] = [*step(host, again, second), state["steps"]]
+    return found
+
+
+@case
+def a_fabrics_accumulation() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for stage in (0, 3):
+        host = fabric(of_fabric.DeepSpeedStrategy(stage=stage))
+        model, optimizer = prepared(host)
+        step(host, model, optimizer, 2, every=4)
+        found[f"{stage}"] = step(host, model, optimizer)
+    for stage in (1, 2):
+        host = fabric(of_fabric.DeepSpeedStrategy(stage=stage))
+        model, optimizer = prepared(host)
+        found[f"{stage}"] = refusal(partial(step, host, model, optimizer, size=2, every=4))
+    return found
+
+
+@case
+def a_fabrics_refusals() -> dict[str, str]:
+    accumulates = of_fabric.DeepSpeedStrategy(config={"gradient_accumulation_steps": 4})
+    plugin: Any = fabric_plugins.MixedPrecision("bf16-mixed", "cpu_sim")
+    return {
+        "accumulation": refusal(lambda: fabric(accumulates)),
+        "no optimizer": refusal(lambda: fabric("deepspeed").setup_module(layers())),
+        "two optimizers": refusal(lambda: prepared(fabric("deepspeed"), 2)),
+        "float64": refusal(lambda: fabric("deepspeed", precision="64-true")),
+        "plugin": refusal(lambda: fabric("deepspeed", plugins=[plugin])),
+    }
+
+
+@case
+def several_fits() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    for number in range(2):
+        found[f"fit {number}"] = fit(f"deepspeed_stage_{number + 2}")[1].losses
+    found["warns"] = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(mode=False)
+    fit()
+    found["deterministic"] = torch.are_deterministic_algorithms_enabled()
+    return found
+
+
+@case
+def the_second_device() -> list[str]:
+    host, model = fit(devices=[1])
+    return [*model.devices, str(host.strategy.root_device)]
+
+
+@case
+def accumulation() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for stage in SHARDED:
+        host, model = fit(f"deepspeed_stage_{stage}", size=2, accumulate_grad_batches=4)
+        model.losses = []
+        host.validate(model, rows(), verbose=False)
+        found[f"{stage}"] = model.losses
+        found[f"{stage} by hand"] = refusal(partial(fit, f"deepspeed_stage_{stage}", Model(every=2)))
+    return found
+
+
+@case
+def recomputed_activations() -> list[list[float]]:
+    every: Any = {"partition_activations": True, "cpu_checkpointing": True}
+    strategies = ("deepspeed_stage_2", "deepspeed_stage_3", DeepSpeedStrategy(stage=2, **every))
+    return [fit(strategy, Model(checkpoints=True))[1].losses for strategy in strategies]
+
+
+@case
+def an_optimizer_of_the_config() -> list[float]:
+    optimizer = {"type": "AdamW", "params": {"lr": RATE, "weight_decay": 0.01}}
+    losses: list[float] = fit(configured(optimizer=optimizer), Model(0))[1].losses
+    return losses
+
+
+@case
+def evaluation() -> dict[str, list[float]]:
+    found = {}
+    for stage in SHARDED:
+        name = f"deepspeed_stage_{stage}"
+        host = fit(name)[0]
+        host.save_checkpoint("trained.ckpt")
+        for path in (None, "trained.ckpt"):
+            model = Model()
+            trainer(name).validate(model, rows(), ckpt_path=path, verbose=False, weights_only=False)
+            sums = trainer(name).predict(Model(), rows(), ckpt_path=path, weights_only=False)
+            found[f"{stage} {path}"] = [*model.losses, torch.stack(sums).sum().item()]
+    return found
+
+
+@case
+def inference() -> dict[str, str]:
+    found = {key: refusal(partial(fit, configured(**{key: 1}))) for key in INFERENCE}
+    found["tp_size"] = refusal(lambda: fit(configured(tensor_parallel={"tp_size": 1})))
+    arguments: Any = {"replace_with_kernel_inject": True}
+    found["argument"] = refusal(lambda: DeepSpeedStrategy(stage=0, **arguments))
+    return found
+
+
+@case
+def disks() -> dict[str, str]:
+    param = {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "."}}
+    return {
+        "name": refusal(lambda: fit("deepspeed_stage_3_offload_nvme")),
+        "config": refusal(lambda: fit(configured(zero_optimization=param))),
+        "remote": refusal(lambda: fit(DeepSpeedStrategy(stage=3, remote_device="nvme"))),
+    }
+
+
+@case
+def precisions() -> dict[str, str]:
+    mixed: Any = MixedPrecision("bf16-mixed", "cpu_sim")
+    found = {precision: refusal(partial(fit, precision=precision)) for precision in ("64-true", "transformer-engine")}
+    found["plugin"] = refusal(lambda: fit(plugins=[mixed]))
+    found["in the strategy"] = refusal(lambda: fit(DeepSpeedStrategy(stage=2, precision_plugin=mixed)))
+    return found
+
+
+@case
+def other_refusals() -> dict[str, str]:
+    found = {
+        "two optimizers": refusal(lambda: fit(model=Model(2, every=1))),
+        "no optimizer": refusal(lambda: fit(model=Model(0))),
+        "sync_batchnorm": refusal(lambda: fit(sync_batchnorm=True)),
+        "no dict": refusal(lambda: fit(configured(zero_optimization=True))),
+        "no operator": refusal(lambda: fit(configured(optimizer={"type": "Lamb", "params": {}}), Model(0))),
+    }
+    os.environ["DS_ACCELERATOR"] = "cuda"
+    found["DS_ACCELERATOR"] = refusal(fit)
+    del os.environ["DS_ACCELERATOR"]
+    return found
+
+
+def main(what: str) -> None:
+    if what == "ranks":
+        host, model = fit(devices=2)
+        Path(f"{host.global_rank}.json").write_text(json.dumps([*model.devices, str(host.strategy.root_device)]))
+        return
+    Path("found.json").write_text(json.dumps({name: run() for name, run in CASES.items()}))
+
+
+def run(folder: Path, what: str) -> None:
+    environ = with_engines({**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[4])})
+    done = run_script(Path(__file__), what, folder=folder, environ=environ)
+    assert done.status == 0, done.said
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What each case has returned, all in one process."""
+    folder = tmp_path_factory.mktemp("deepspeed")
+    run(folder, "cases")
+    read: dict[str, Any] = json.loads((folder / "found.json").read_text())
+    return read
+
+
+def near(wanted: Any) -> Any:
+    return pytest.approx(wanted, abs=1e-5)
+
+
+def test_a_fabric_trains_saves_and_loads(found: dict[str, Any]) -> None:
+    losses = by_torch(epochs=2)[1]
+
+    for stage in (0, *SHARDED):
+        assert found["a_fabric"][f"{stage}"] == near(losses[:4])  # DeepSpeed would clip by default
+        assert found["a_fabric"][f"{stage} loaded"] == near([*losses[4:], 4])
+
+
+def test_a_fabric_accumulates_or_says_why_not(found: dict[str, Any]) -> None:
+    told = found["a_fabrics_accumulation"]
+    model = by_torch(8)[0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    losses = []
+    for inputs, labels in rows():
+        loss = cross_entropy(model(inputs), labels)
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+
+    assert [told["0"], told["3"]] == [near(losses)] * 2
+    for stage in (1, 2):
+        assert told[f"{stage}"] == (
+            f"UnsupportedError: ZeRO {stage} cannot add the gradients of two backward(). Fix: add the losses"
+        )
+
+
+def test_a_fabric_refuses_what_deepspeed_lacks(found: dict[str, Any]) -> None:
+    assert found["a_fabrics_refusals"] == {
+        "accumulation": "UnsupportedError: a Fabric has no gradient_accumulation_steps. Fix: leave it out",
+        "no optimizer": "UnsupportedError: ZeRO 2 needs an optimizer. Fix: stage=3 or 0",
+        "two optimizers": "ValueError: Currently only one optimizer is supported with DeepSpeed. Got 2 optimizers"
+        " instead.",
+        "float64": "UnsupportedError: DeepSpeed has no precision='64-true'. Fix: one of 32-true, 16-mixed, 16-true,"
+        " bf16-mixed, bf16-true",
+        "plugin": "UnsupportedError: DeepSpeed computes gradients by itself, without MixedPrecision. Fix:"
+        " precision='bf16-mixed'",
+    }
+
+
+def test_a_process_fits_several_times(found: dict[str, Any]) -> None:
+    losses = by_torch()[1]
+
+    assert found["several_fits"] == {
+        "fit 0": near(losses),
+        "fit 1": near(losses),
+        "warns": True,
+        "deterministic": False,
+    }
+
+
+def test_a_rank_is_on_the_device_of_devices(found: dict[str, Any]) -> None:
+    assert found["the_second_device"] == ["cpu_sim:1"] * 3
+
+
+def test_each_rank_is_on_its_own_device(tmp_path: Path) -> None:
+    run(tmp_path, "ranks")
+
+    for rank in range(2):
+        assert json.loads((tmp_path / f"{rank}.json").read_text()) == [f"cpu_sim:{rank}"] * 3
+
+
+def test_accumulated_gradients_are_the_larger_batchs(found: dict[str, Any]) -> None:
+    model, losses = by_torch(8)[0], found["accumulation"]
+
+    assert [losses[f"{stage}"] for stage in SHARDED] == [near(evaluated(model))] * 3
+    assert losses["3 by hand"] == "no error"
+    for stage in (1, 2):
+        assert f"ZeRO {stage} cannot add the gradients" in losses[f"{stage} by hand"]
+
+
+def test_recomputed_activations_change_no_loss(found: dict[str, Any]) -> None:
+    assert found["recomputed_activations"] == [near(by_torch()[1])] * 3
+
+
+def test_the_config_may_name_the_optimizer(found: dict[str, Any]) -> None:
+    assert found["an_optimizer_of_the_config"] == near(by_torch(kind=torch.optim.AdamW)[1])
+
+
+def test_every_stage_evaluates_with_a_checkpoint_and_without(found: dict[str, Any]) -> None:
+    inputs = torch.cat([batch[0] for batch in rows()])
+    for path, model in ((None, layers()), ("trained.ckpt", by_torch()[0])):
+        wanted = [*evaluated(model), model(inputs).sum().item()]
+        assert [found["evaluation"][f"{stage} {path}"] for stage in SHARDED] == [pytest.approx(wanted, abs=1e-4)] * 3
+
+
+def test_arguments_of_inference_are_refused(found: dict[str, Any]) -> None:
+    told = found["inference"]
+
+    assert "unexpected keyword argument 'replace_with_kernel_inject'" in told.pop("argument")
+    keys = {**{key: key for key in INFERENCE}, "tp_size": "tensor_parallel.tp_size"}
+    assert told == {
+        key: f"UnsupportedError: {name} is for init_inference(). Fix: leave it out; stage=3 shards predict()"
+        for key, name in keys.items()
+    }
+
+
+def test_offload_to_disks_is_refused(found: dict[str, Any]) -> None:
+    parts = {"name": "offload_optimizer", "config": "offload_param", "remote": "remote_device"}
+
+    assert found["disks"] == {
+        key: f"UnsupportedError: {part} to 'nvme': DeepSpeed has no AsyncIO operator for 'cpu_sim'. Fix: offload to"
+        " 'cpu'"
+        for key, part in parts.items()
+    }
+
+
+def test_precisions_that_deepspeed_lacks_are_refused(found: dict[str, Any]) -> None:
+    plugin = "UnsupportedError: DeepSpeed computes gradients by itself, without MixedPrecision. Fix:"
+    unknown = "Fix: one of 32-true, 16-mixed, 16-true, bf16-mixed, bf16-true"
+
+    assert found["precisions"] == {
+        "64-true": f"UnsupportedError: DeepSpeed has no precision='64-true'. {unknown}",
+        "transformer-engine": f"UnsupportedError: DeepSpeed has no precision='transformer-engine'. {unknown}",
+        "plugin": f"{plugin} precision='bf16-mixed'",
+        "in the strategy": f"{plugin} precision='bf16-mixed'",
+    }
+
+
+def test_what_deepspeed_lacks_is_refused(found: dict[str, Any]) -> None:
+    one = "MisconfigurationException: DeepSpeed currently only supports single optimizer, single optional scheduler;"
+
+    assert found["other_refusals"] == {
+        "two optimizers": f"{one} configure_optimizers() returned 2 and 0. Fix: one optimizer with parameter groups",
+        "no optimizer": f"{one} configure_optimizers() returned 0 and 0. Fix: one optimizer with parameter groups",
+        "sync_batchnorm": "UnsupportedError: DeepSpeedStrategy ignores sync_batchnorm=True. Fix: call"
+        " SyncBatchNorm.convert_sync_batchnorm() in configure_model()",
+        "no dict": "UnsupportedError: zero_optimization=True is not a dict. Fix: write its settings",
+        "no operator": "UnsupportedError: DeepSpeed has no Lamb for 'cpu_sim'. Fix: type='AdamW'",
+        "DS_ACCELERATOR": "VariableError: DS_ACCELERATOR='cuda' is not for 'cpu_sim'. Fix: unset it",
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
