@@ -277,7 +277,8 @@ def test_documented_extra_earns_c2_on_one_device(wheel: Path, tmp_path: Path) ->
     said = subprocess.run(suite, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False).stdout
 
     tests = Report.read(tmp_path / "report" / "report.json").tests
-    assert [(test.id, test.evidence) for test in tests if test.verdict not in (Verdict.PASS, Verdict.UNKNOWN)] == []
+    others = {test.evidence for test in tests if test.verdict not in (Verdict.PASS, Verdict.UNKNOWN)}
+    assert others == {"neural-compressor-pt is not installed"}
     assert said.splitlines()[0].endswith(": C2 (simulated)")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from northbridge.capabilities import DENIABLE, Claim
+from northbridge.capabilities import DENIABLE, LEVEL_CLAIMS, Claim
 from northbridge.conformance.levels import LEVELS, Level
 from northbridge.conformance.report.report import INTERRUPTED, NOT_ASKED, ClaimResult, Finding, LevelResult, TestResult
 from northbridge.conformance.runner.event_log import Ended, Planned
@@ -95,7 +95,7 @@ def _bad(tests: list[TestResult]) -> list[str]:
     harmless = (Verdict.PASS, Verdict.UNKNOWN, Verdict.NOT_RUN)
     forbidden: dict[str, list[str]] = {}  # one reason often forbids many tests
     for test in tests:
-        if test.verdict is Verdict.NOT_RUN:
+        if test.verdict is Verdict.NOT_RUN and not _is_extra(test):
             forbidden.setdefault(test.evidence, []).append(test.id)
     return [
         *(f"{test.verdict.value}: {test.id}" for test in tests if test.verdict not in harmless),
@@ -104,6 +104,15 @@ def _bad(tests: list[TestResult]) -> list[str]:
             for reason, (first, *more) in forbidden.items()
         ),
     ]
+
+
+def _is_extra(test: TestResult) -> bool:
+    """Return True for a test that the machine forbade, of claims that no level asks for.
+
+    A library that only such a feature needs may be missing; its claim is "not tested" then.
+    """
+    asked = any(name in claims for name in test.claims for claims in LEVEL_CLAIMS.values())
+    return bool(test.claims) and not asked and test.evidence not in (NOT_ASKED, INTERRUPTED)
 
 
 def _unproved(level: Level, claims: Mapping[str, ClaimResult]) -> list[str]:

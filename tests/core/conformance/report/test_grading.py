@@ -117,6 +117,18 @@ def test_a_test_that_the_machine_forbids_withholds_the_level() -> None:
     assert levels["C3"].withheld == ("NOT RUN: C3/Chip/case_1: it did not",)
 
 
+def test_a_library_of_an_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PASSING, "C3/Chip/zero", ("deepspeed",))
+    claims = claiming(deepspeed=yes)
+    results = [
+        judge_test(planned("C3/Chip/zero", ("deepspeed",)), ended("C3/Chip/zero", Ending.FORBIDDEN), claims),
+    ]
+
+    assert results[0].verdict is Verdict.NOT_RUN
+    assert judge_claims(claims, results)["deepspeed"].finding == "not tested"
+    assert earn(claims, {"C3/Chip/zero": Ending.FORBIDDEN})["C3"].granted
+
+
 def test_one_reason_that_forbids_many_is_told_once() -> None:
     levels = earn(claiming(), {f"C3/Chip/case_{number}": Ending.FORBIDDEN for number in range(1, 6)})
 

@@ -54,11 +54,14 @@ def killed() -> None:
 def killed_in_a_subgroup() -> None:
     begin()
     pair: Any = dist.new_group([1, 3])
+    store: Any = dist.distributed_c10d._get_default_store()
     if RANK in (1, LOST):
-        dist.all_reduce(full(1.0), group=pair)  # rank 1 has made the group, then
+        dist.all_reduce(full(1.0), group=pair)
     if RANK == LOST:
+        store.wait(["reduced"])  # this rank may be through with the call before rank 1 is
         os.kill(os.getpid(), signal.SIGKILL)
     if RANK == 1:
+        store.set("reduced", "")
         told(lambda: dist.all_reduce(full(2.0), group=pair))
 
 
