@@ -54,7 +54,9 @@ def killed() -> None:
 def killed_in_a_subgroup() -> None:
     begin()
     pair: Any = dist.new_group([1, 3])
-    store: Any = dist.distributed_c10d._get_default_store()
+    store: Any = dist.distributed_c10d._get_default_store()  # in rank 0, where the pair meets
+    if RANK == 0:
+        store.wait(["told"])
     if RANK in (1, LOST):
         dist.all_reduce(full(1.0), group=pair)
     if RANK == LOST:
@@ -63,6 +65,7 @@ def killed_in_a_subgroup() -> None:
     if RANK == 1:
         store.set("reduced", "")
         told(lambda: dist.all_reduce(full(2.0), group=pair))
+        store.set("told", "")
 
 
 def killed_in_the_call() -> None:
