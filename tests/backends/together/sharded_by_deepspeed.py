@@ -79,6 +79,7 @@ def main(accelerator: str, devices: int, *old: str) -> None:
         "stage 3, float16": ("deepspeed_stage_3", {"precision": "16-mixed"}),
         "stage 3": ("deepspeed_stage_3", {}),
     }
+    trainer: Any = None
     for name, (strategy, options) in runs.items():
         with fitted(accelerator, devices, strategy, **options) as (host, losses):
             trainer, found[name] = host, losses
