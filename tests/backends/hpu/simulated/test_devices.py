@@ -45,6 +45,10 @@ def test_what_random_dtensors_ask_for_is_not_there(hpu: ModuleType) -> None:
     assert not hasattr(hpu, "set_rng_ctx")
 
 
+def test_a_name_that_deepspeed_has_is_not_there(hpu: ModuleType) -> None:
+    assert not hasattr(hpu, "reset_max_memory_allocated")
+
+
 def test_set_device_writes_the_module_of_that_place(run: Run) -> None:
     program = "import os; torch.hpu.set_device(2); print(os.environ['HLS_MODULE_ID'], torch.hpu.is_initialized())"
     assert run(program, HABANA_VISIBLE_MODULES="4,5,6,7") == "6 False\n"
