@@ -251,6 +251,10 @@ def test_nothing_is_replaced_but_what_the_table_names(by_hand: Any) -> None:
         *((f"lightning_fabric.{module}", "_to_compiled") for module in ("wrappers", "fabric")),
         ("lightning_fabric.utilities.device_dtype_mixin", "_update_properties"),
         *(
+            (f"{namespace}.strategies.deepspeed", "DeepSpeedStrategy")
+            for namespace in ("lightning_fabric", "pytorch_lightning")
+        ),
+        *(
             (f"pytorch_lightning.{module}", function)
             for module in ("utilities.compile", "trainer.trainer")
             for function in ("_maybe_unwrap_optimized", "_verify_strategy_supports_compile")
