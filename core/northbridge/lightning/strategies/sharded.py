@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CheckpointError
-from northbridge.lightning.plugins.atomic_write import discard, name_draft, put_in_place, remove_left
 from northbridge.lightning.plugins.checkpoint_files import unreadable
 from northbridge.lightning.plugins.checkpoint_io import to_cpu, unwritable, writing
 from northbridge.lightning.strategies.fabric import _FabricMixin
@@ -34,23 +33,15 @@ class _ShardedMixin(_ParallelMixin):
 
     def _save_draft(self, path: Any, save: Callable[[Path], None]) -> None:
         """Let all ranks write a draft, which replaces ``path`` when each of them has finished."""
-        target, draft = self.broadcast((Path(path), name_draft(Path(path))))
+        target = self.broadcast(Path(path))
         if not self._writes_shards and target.is_dir() and not (target / "meta.pt").exists():
             raise unwritable(target, IsADirectoryError(f"{target} is a folder"))
         if not self._writes_shards and self.namespace.is_trainer and not target.is_dir():
             self._on_every_rank(target, partial(save, target))  # by the CheckpointIO, which writes its own drafts
             return
-        if self.is_global_zero:
-            remove_left(target.parent)
-        try:
-            self._on_every_rank(target, partial(self._write_draft, save, draft, target))
-            self._on_rank_zero(target, partial(put_in_place, draft, target))
-        except BaseException:
-            if self.is_global_zero:
-                discard(draft)
-            raise
+        self._replace_together(target, partial(self._write_draft, save, target))
 
-    def _write_draft(self, save: Callable[[Path], None], draft: Path, target: Path) -> None:
+    def _write_draft(self, save: Callable[[Path], None], target: Path, draft: Path) -> None:
         _write(save, draft, target)
         if self._writes_shards and self.node_rank > 0:
             _wait_for(draft / ".metadata", target)
