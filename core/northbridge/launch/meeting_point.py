@@ -21,8 +21,8 @@ _FIX = "export MASTER_ADDR=<the address of rank 0's node>"
 def find_address(environ: Mapping[str, str], *, rank: int, nodes: int, srun: bool = False) -> str:
     """Return the address of rank 0: MASTER_ADDR, or else the first node of the job.
 
-    ``srun`` reads SLURM's list of the nodes of one step. Raises :class:`ClusterError` if there is no list, or if it is
-    too short, does not name this host, or begins with another host than rank 0's.
+    With ``srun``, the nodes are those of one step of SLURM's job. Raises :class:`ClusterError` if there is no list, or
+    if it is too short, does not name this host, or begins with another host than rank 0's.
     """
     if environ.get("MASTER_ADDR"):
         return environ["MASTER_ADDR"]

@@ -12,10 +12,10 @@ from torch.nn.functional import cross_entropy
 
 import northbridge
 from northbridge.conformance.rank_programs.precision import dtypes_inside
-from northbridge.conformance.rank_programs.sharding import alone, batches
+from northbridge.conformance.rank_programs.sharding import alone, batches, fit
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import build, combine, fabric, is_trainer, lightnings, trainer
+from northbridge.conformance.runs.hosts import build, combine, fabric, is_trainer, lightnings
 from northbridge.conformance.runs.models import adam
 from northbridge.conformance.runs.ranks import attempt
 from northbridge.conformance.runs.scenario import Scenario
@@ -66,11 +66,7 @@ def _fit(
     scenario: Scenario, folder: Path, strategy: Any, checkpoint: Path, epochs: range, precision: str = "32-true"
 ) -> dict[str, Any]:
     module = combine(scenario.namespace, _Wrapped)()
-    arguments = {"strategy": strategy, "precision": precision, "max_epochs": epochs.stop}
-    host = trainer(scenario, folder, **arguments, use_distributed_sampler=False)
-    host.fit(module, batches(), ckpt_path=checkpoint if epochs.start else None)
-    if not epochs.start:
-        host.save_checkpoint(checkpoint)
+    host = fit(scenario, folder, module, checkpoint, epochs, strategy=strategy, precision=precision)
     return {"losses": module.losses, **_facts(host.strategy.model)}
 
 

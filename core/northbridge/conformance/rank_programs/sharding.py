@@ -118,12 +118,17 @@ def _fit(
     scenario: Scenario, folder: Path, strategy: Any, checkpoint: Path, epochs: range, precision: str = "32-true"
 ) -> dict[str, Any]:
     module = combine(scenario.namespace, _Sharded)()
-    arguments = {"strategy": strategy, "precision": precision, "max_epochs": epochs.stop}
-    host = trainer(scenario, folder, **arguments, use_distributed_sampler=False)
+    fit(scenario, folder, module, checkpoint, epochs, strategy=strategy, precision=precision)
+    return {"losses": module.losses, **_facts(module.net)}
+
+
+def fit(scenario: Scenario, folder: Path, module: Any, checkpoint: Path, epochs: range, **options: Any) -> Any:
+    """Train the first epochs and save, or resume for later ones; return the Trainer."""
+    host = trainer(scenario, folder, max_epochs=epochs.stop, use_distributed_sampler=False, **options)
     host.fit(module, batches(), ckpt_path=checkpoint if epochs.start else None)
     if not epochs.start:
         host.save_checkpoint(checkpoint)
-    return {"losses": module.losses, **_facts(module.net)}
+    return host
 
 
 def _loop(

@@ -20,6 +20,9 @@ from northbridge.lightning.vendor_names.names import AcceleratorName, Checkpoint
 PRECISION_OF_STRATEGY = ("precision_plugin", "precision")
 """Names of the precision argument of a Trainer's and of a Fabric's strategy."""
 
+_FIRST = ("accelerator", "parallel_devices", "cluster_environment", "checkpoint_io", "precision_plugin")
+"""The positional arguments with which Lightning's strategies for several devices begin."""
+
 
 class StrategyName(VendorName):
     """Base of the names of strategies, which serve a Trainer and a Fabric alike."""
@@ -102,11 +105,7 @@ class DDPStrategyName(_ParallelStrategyName):
 
     kind = "DDPStrategy"
     positional: ClassVar[tuple[str, ...]] = (
-        "accelerator",
-        "parallel_devices",
-        "cluster_environment",
-        "checkpoint_io",
-        "precision_plugin",
+        *_FIRST,
         "ddp_comm_state",
         "ddp_comm_hook",
         "ddp_comm_wrapper",
@@ -126,11 +125,7 @@ class FSDPStrategyName(_ParallelStrategyName):
 
     kind = "FSDPStrategy"
     positional: ClassVar[tuple[str, ...]] = (
-        "accelerator",
-        "parallel_devices",
-        "cluster_environment",
-        "checkpoint_io",
-        "precision_plugin",
+        *_FIRST,
         "process_group_backend",
         "timeout",
         "cpu_offload",
