@@ -71,7 +71,7 @@ pyright: setup
 	$(RUN)/pyright --project . # and not the configuration of a folder above
 
 bench: setup engines ## measure against the CPU and Gloo; writes bench/report.json and docs/measured.md, and its picture
-	@echo "make bench: measuring, about an hour on 2 cores; leave the machine alone meanwhile. GO_ON=1 goes on with a run that was stopped"
+	@echo "make bench: measuring, about 20 minutes on 2 cores; leave the machine alone meanwhile. GO_ON=1 goes on with a run that was stopped"
 	@$(RUN)/python -m bench $(if $(GO_ON),--go-on)
 
 docs: setup ## build the site into site/

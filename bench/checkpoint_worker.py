@@ -1,9 +1,8 @@
-"""The process that saves and loads: ``python -m bench.checkpoint_worker [QUESTION]``, else asked on its stdin."""
+"""The process that saves and loads: ``python -m bench.checkpoint_worker``, asked on its stdin."""
 
 from __future__ import annotations
 
 import resource
-import sys
 import tempfile
 import time
 import warnings
@@ -75,7 +74,7 @@ def main() -> None:
     """Answer each question."""
     warnings.filterwarnings("ignore", category=UserWarning)
     answers = Answers.capture_stdout()
-    for question in questions(sys.argv[1:] or sys.stdin):
+    for question in questions():
         answers.give(measure(question["accelerator"]))
 
 

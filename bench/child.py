@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -91,26 +92,41 @@ def started(
 
 @contextlib.contextmanager
 def conversation(
-    command: list[str], *, environ: Mapping[str, str] | None = None
+    command: list[str], *, ranks: int = 1, environ: Mapping[str, str] | None = None
 ) -> Iterator[Callable[[Mapping[str, Any]], dict[str, Any]]]:
     """Start a process that answers questions, a line of JSON each, and sleeps in between (:mod:`bench.answering`).
 
-    Raises :class:`MeasurementError` where it ends instead of answering.
+    Where there are several ranks, each is asked, and rank 0 answers. Raises :class:`MeasurementError` where one ends
+    instead.
     """
-    with started(command, environ=environ) as (process, said):
+    with contextlib.ExitStack() as stack:
+        environs = [{}] if ranks == 1 else _rank_environments(ranks)
+        processes = [stack.enter_context(started(command, environ={**each, **(environ or {})})) for each in environs]
 
         def ask(question: Mapping[str, Any]) -> dict[str, Any]:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            with contextlib.suppress(BrokenPipeError):  # it has ended: the empty answer says so
-                print(json.dumps(question), file=process.stdin, flush=True)
-            line = process.stdout.readline()
+            for process, _ in processes:
+                assert process.stdin is not None
+                with contextlib.suppress(BrokenPipeError):  # it has ended: the empty answer says so
+                    print(json.dumps(question), file=process.stdin, flush=True)
+            first, _ = processes[0]
+            assert first.stdout is not None
+            line = first.stdout.readline()
             if not line:
-                raise MeasurementError(f"{' '.join(command)} ended when it was asked {question}:\n{tail(said)}")
+                said = "\n".join(tail(errors) for _, errors in processes)
+                raise MeasurementError(f"{' '.join(command)} ended when it was asked {question}:\n{said}")
             answer: dict[str, Any] = json.loads(line)
             return answer
 
         yield ask
+
+
+def _rank_environments(ranks: int) -> list[dict[str, str]]:
+    """Return what tells each rank who it is and where rank 0 listens, as torchrun does."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    together = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    together |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(ranks)) | {"NODE_RANK": "0", "GROUP_RANK": "0"}
+    return [{**together, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
 
 
 def tail(said: Path) -> str:

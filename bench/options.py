@@ -15,10 +15,6 @@ class Option:
     variables: Mapping[str, str]
     """``{folder}`` in a value is a new folder."""
 
-    def environ(self, folder: str) -> dict[str, str]:
-        """Return the variables, with ``folder`` put in."""
-        return {name: text.replace("{folder}", folder) for name, text in self.variables.items()}
-
 
 # One row each in the report. A variable that the chip does not know is an error of the chip's, not a row of 1.0.
 OPTIONS = (

@@ -13,8 +13,9 @@ PAGE = ROOT / "docs" / "measured.md"
 
 _HEAD = """# What it costs
 
-Written by `make bench`. Figures are medians of interleaved runs, so that background load hits both sides. A release
-has to keep every bound; a figure without a bound is for information.
+Written by `make bench`. Figures are medians of interleaved runs, so that background load hits both sides, which have as
+many threads. The 95 % interval of the median is found by the bootstrap. A goal is met if the lower end of the interval
+is at or below it. A figure without a goal is for information.
 """
 
 
@@ -26,10 +27,10 @@ def text(report: Report) -> str:
             _HEAD,
             f"Measured on {report.surroundings}.",
             "",
-            f"![Every ratio, with its quartiles and its bound; the table has the same figures]({PICTURE.name})",
+            f"![Every ratio, with its interval, quartiles and goal; the table has the same figures]({PICTURE.name})",
             "",
-            "| what | median | quartiles | bound | medians of the sides |",
-            "|---|---|---|---|---|",
+            "| what | median | 95 % interval | quartiles | goal | medians of the sides |",
+            "|---|---|---|---|---|---|",
             *rows,
             "",
         ]
@@ -37,11 +38,15 @@ def text(report: Report) -> str:
 
 
 def _row(each: Recorded) -> str:
-    first, third = amount(each.first_quartile, each.unit), amount(each.third_quartile, each.unit)
-    bound = "" if each.bound is None else f"≤ {amount(each.bound, each.unit)}"
-    over = f" **over {bound}**" if each.verdict == "OVER" else bound
+    lower, upper, first, third = (
+        amount(end, each.unit) for end in (each.lower, each.upper, each.first_quartile, each.third_quartile)
+    )
+    goal = "" if each.goal is None else f"≤ {amount(each.goal, each.unit)}"
+    if each.verdict.lower().startswith("missed"):
+        goal = f"**missed: {goal}** {each.missed}".strip()
     sides = ", ".join(f"{name} {part}" for name, part in each.parts.items())
-    return f"| {each.what} | {amount(each.value, each.unit)} | {first} – {third} | {over.strip()} | {sides} |"
+    cells = (each.what, amount(each.value, each.unit), f"{lower} – {upper}", f"{first} – {third}", goal, sides)
+    return f"| {' | '.join(cells)} |"
 
 
 def show(report: Report) -> None:

@@ -1,22 +1,18 @@
-"""Two ranks that are asked together: ``python -m bench.rank_worker DEVICE`` is rank 0, and starts rank 1.
-
-Rank 0 reads the questions from its stdin and hands each on. A rank that waits for the other sleeps.
-"""
+"""A rank without Lightning: ``python -m bench.rank_worker DEVICE``, asked on its stdin as every other rank is."""
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 import time
 from collections.abc import Callable
-from itertools import chain, pairwise, repeat
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
@@ -25,7 +21,6 @@ from bench.models import TASKS
 
 RANKS = 2
 WARM_UP = 3
-_HOST = "127.0.0.1"
 _FLOAT = torch.float32.itemsize
 
 
@@ -103,47 +98,29 @@ def _seconds(call: Callable[[], object], times: int, *, each: bool) -> float:
     return (ends[-1] - start) / times
 
 
-def serve(rank: int, store: TCPStore, device: str) -> None:
-    """Do what rank 0 is asked, on both ranks; rank 0 answers."""
+def main(device: str) -> None:
+    """Do what this rank is asked; rank 0 answers."""
     torch.set_num_threads(1)
+    rank = int(os.environ["RANK"])
     if device == "cpu_sim":
         import northbridge
 
         northbridge.load(device)
         torch.cpu_sim.set_device(rank)  # type: ignore[attr-defined]
-    library = "gloo" if device == "cpu" else "cpu:gloo,cpu_sim:simccl"
-    dist.init_process_group(library, store=store, rank=rank, world_size=RANKS)
+    dist.init_process_group("gloo" if device == "cpu" else "cpu:gloo,cpu_sim:simccl")
     made: dict[str, Callable[[], object]] = {}
-    asked = questions() if rank == 0 else repeat(None)
     answers = Answers.capture_stdout()
-    for question in chain(asked, [None]):
-        box = [question]
-        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
-        wanted = box[0]
-        if wanted is None:
-            break
-        call = made.get(str(wanted))
+    for question in questions():
+        call = made.get(str(question))
         if call is None:
-            call = made[str(wanted)] = _made(wanted, device)
+            call = made[str(question)] = _made(question, device)
             for _ in range(WARM_UP):
                 call()
-        seconds = _seconds(call, wanted["times"], each="step" in wanted)
+        seconds = _seconds(call, question["times"], each="step" in question)
         if rank == 0:
             answers.give({"seconds": seconds})
     dist.destroy_process_group()
 
 
-def main(device: str, port: int | None) -> None:
-    """Be rank 0, or, with the port of its store, rank 1."""
-    if port is not None:
-        serve(1, TCPStore(_HOST, port, RANKS, is_master=False), device)
-        return
-    store = TCPStore(_HOST, 0, RANKS, is_master=True, wait_for_workers=False)
-    command = [sys.executable, "-m", "bench.rank_worker", device, str(store.port)]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr) as other:
-        serve(0, store, device)
-        other.wait()
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else None)
+    main(sys.argv[1])

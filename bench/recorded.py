@@ -8,9 +8,9 @@ from typing import Annotated
 
 import pydantic
 
-from bench.bounds import Unit
 from bench.figure import Measurement
 from bench.report import REPORT, Surroundings
+from bench.row import Unit
 
 
 class Recorded(pydantic.BaseModel):
@@ -19,13 +19,22 @@ class Recorded(pydantic.BaseModel):
     what: str
     unit: Unit
     value: Annotated[float, pydantic.Field(gt=0)]
+    lower: float
+    upper: float
+    """The 95 % interval of ``value``."""
+
     first_quartile: float
     third_quartile: float
-    bound: float | None
+    goal: float | None
     verdict: str
+    missed: str
+    """Why the goal is not met, where that is known."""
+
     parts: Mapping[str, str]
     values: Annotated[list[float], pydantic.Field(min_length=1)]
     """One a round."""
+
+    sides: list[list[float]]
 
 
 class Machine(pydantic.BaseModel):
@@ -81,4 +90,4 @@ def resume(surroundings: Surroundings, *, quick: bool, file: Path = REPORT) -> d
     other = [f"{name} was {then.get(name)} and is {now[name]}" for name in now if then.get(name) != now[name]]
     if other:
         raise ReportFileError(f"{file} cannot be gone on with: {'; '.join(other)}; measure all of it, by make bench")
-    return {name: Measurement(each.values, each.parts) for name, each in report.figures.items()}
+    return {name: Measurement(each.values, each.sides) for name, each in report.figures.items()}

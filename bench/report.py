@@ -53,7 +53,7 @@ def as_dict(figures: Sequence[Figure], surroundings: Surroundings, *, quick: boo
         "quick": quick,
         "versions": surroundings.versions,
         "machine": {"cpu": surroundings.cpu, "cores": surroundings.cores, "load_before": surroundings.load},
-        "figures": {figure.bound.name: figure.as_dict() for figure in figures},
+        "figures": {figure.row.name: figure.as_dict() for figure in figures},
     }
 
 

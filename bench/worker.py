@@ -1,12 +1,11 @@
-"""The process that trains: it takes jobs, and answers each with how long a step took.
+"""The process that trains: it takes jobs from its stdin, and answers each with how long a step took.
 
-``python -m bench.worker JOB`` does one job and ends; without an argument it does one after another from its stdin.
+It is alone, or one of the ranks that :func:`bench.child.conversation` starts.
 """
 
 from __future__ import annotations
 
 import resource
-import sys
 import tempfile
 import time
 import warnings
@@ -98,7 +97,7 @@ def main() -> None:
     """Answer each job with its :class:`Answer`."""
     warnings.filterwarnings("ignore", category=UserWarning)  # Lightning's advice: a logger, more dataloader workers
     answers = Answers.capture_stdout()
-    for question in questions(sys.argv[1:] or sys.stdin):
+    for question in questions():
         job = Job(**question)
         answer = train_with_ray(job) if job.ray else train(job)
         if answer is not None:

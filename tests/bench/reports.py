@@ -9,8 +9,8 @@ from typing import Any
 
 def figure(value: float, **more: Any) -> dict[str, Any]:
     """Return a ratio, or what ``more`` makes of it."""
-    made_up = {"unit": "×", "first_quartile": value, "third_quartile": value, "bound": 1.05, "verdict": "within"}
-    made_up["values"] = [value]
+    ends = dict.fromkeys(("lower", "upper", "first_quartile", "third_quartile"), value)
+    made_up = {"unit": "×", **ends, "goal": 1.05, "verdict": "met", "missed": "", "values": [value], "sides": []}
     return {"what": "sorting: ours ÷ theirs", "value": value, "parts": {}, **made_up, **more}
 
 

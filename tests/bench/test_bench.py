@@ -1,33 +1,36 @@
-"""`make bench`: the statistics, the bounds, the verdicts, the report and the exit code, on figures that are made up."""
+"""`make bench`: the statistics, the goals, the verdicts, the report and the exit code, on figures that are made up."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
-from bench import __main__ as command, child, report
-from bench.bounds import BOUNDS, Bound
+from bench import __main__ as command, child, passes, report
 from bench.figure import Figure, Measurement
-from bench.job import Job, worker
-from bench.options import OPTIONS, Option
+from bench.job import Job
+from bench.options import OPTIONS
+from bench.passes import measure
 from bench.plugin import announce
 from bench.report import Surroundings
-from bench.rounds import difference, interleave, ratio
+from bench.row import Compared, Row, Timed
+from bench.rows import ROWS
+from bench.sides import HOST, LIGHTNING_RANKS, OPERATIONS, RANKS, Ask, Pair, Side
 from bench.table import amount, table
 from rich.console import Console
 
-RATIO = Bound("sort", "sorting: ours ÷ theirs", "×", 1.05)
-LIMITS = {
+RATIO = Row("sort", "sorting: ours ÷ theirs", "×", 1.05, Timed(lambda: 1.0))
+GOALS = {
     "op-add-4": (2.3, "×"),
     "op-add-million": (1.05, "×"),
     "op-view": (1.1, "×"),
     "op-mm-64": (1.3, "×"),
-    "backward": (None, "×"),
+    "op-backward": (None, "×"),
     "step-mlp": (1.10, "×"),
     "step-convnet": (1.05, "×"),
     "step-transformer": (1.05, "×"),
@@ -69,8 +72,8 @@ LIMITS = {
 Fake = Callable[..., None]
 
 
-def figure(*values: float, bound: Bound = RATIO) -> Figure:
-    return Figure(bound, Measurement(values, {"ours": "3 ms", "theirs": "2 ms"}))
+def figure(*values: float, row: Row = RATIO) -> Figure:
+    return Figure(row, Measurement(values))
 
 
 class TestStatistics:
@@ -80,67 +83,151 @@ class TestStatistics:
         assert (measured.value, measured.quartiles) == (3.0, (2.0, 4.0))
 
     def test_one_round_has_no_spread(self) -> None:
-        assert figure(7.0).quartiles == (7.0, 7.0)
+        assert (figure(7.0).quartiles, figure(7.0).interval) == ((7.0, 7.0), (7.0, 7.0))
 
     def test_no_round_is_an_error_that_names_the_figure(self) -> None:
         with pytest.raises(ValueError, match=r"^sort: nothing was measured$"):
             figure()
 
-    def test_a_ratio_is_taken_round_by_round(self) -> None:
+    def test_the_interval_of_the_median_is_narrower_with_more_rounds(self) -> None:
+        few, many = figure(*_spread(6)), figure(*_spread(600))
+
+        for each in (few, many):
+            assert each.interval[0] < 1.5 < each.interval[1]
+        assert many.interval[1] - many.interval[0] < (few.interval[1] - few.interval[0]) / 4
+
+    def test_one_outlier_in_twelve_rounds_is_outside_the_interval(self) -> None:
+        assert figure(*[1.0 + number / 1000 for number in range(11)], 9.0).interval[1] < 1.02
+
+    def test_each_side_has_its_median_in_its_unit(self) -> None:
+        how = Compared(Pair(("ours", "theirs"), Side("worker")), ({}, {}), shown=(1e3, "ms"))
+
+        measured = Figure(replace(RATIO, how=how), Measurement([1.0] * 3, [[2.0, 3.0, 9.0], [1.0, 2.0, 4.0]]))
+
+        assert measured.parts == {"ours": "3000 ms", "theirs": "2000 ms"}
+
+
+def _spread(rounds: int) -> list[float]:
+    """Evenly from 1 to 2."""
+    return [1 + number / (rounds - 1) for number in range(rounds)]
+
+
+class _Told:
+    """Sides that answer what they are told to, and remember in which order they were asked."""
+
+    def __init__(self, ours: Iterator[float], theirs: Iterator[float]) -> None:
+        self.order = ""
+        self.opened = 0
+        self._answers = {"a": ours, "b": theirs}
+
+    def pair(self, monkeypatch: pytest.MonkeyPatch) -> Pair:
+        def ask(name: str) -> Ask:
+            def answer(_: object) -> dict[str, float]:
+                self.order += name
+                return {"seconds": next(self._answers[name])}
+
+            return answer
+
+        @contextmanager
+        def opened(_: Pair) -> Iterator[tuple[Ask, Ask]]:
+            self.opened += 1
+            yield ask("a"), ask("b")
+
+        monkeypatch.setattr(Pair, "open", opened)
+        return Pair(("ours", "theirs"), Side("worker"))
+
+
+class TestPasses:
+    def test_sides_alternate_and_the_warm_up_does_not_count(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        told = _Told(iter([99.0, 2.0, 2.0, 20.0]), iter([99.0, 1.0, 1.0, 10.0]))
+        row = replace(RATIO, how=Compared(told.pair(monkeypatch), ({}, {}), rounds=3))
+        measured: dict[str, Measurement] = {}
+
+        next(measure([row], measured, quick=False))
+
+        assert told.order == "ab" + "ab" + "ba" + "ab"
         # The machine was ten times slower in the last round: for both.
-        measured = ratio([(2.0, 1.0), (2.0, 1.0), (20.0, 10.0)], ("ours", "theirs"), "ms", 1e3)
+        assert measured["sort"] == Measurement([2.0, 2.0, 2.0], [[2.0, 2.0, 20.0], [1.0, 1.0, 10.0]])
 
-        assert measured.values == [2.0, 2.0, 2.0]
-        assert measured.parts == {"ours": "2000 ms", "theirs": "1000 ms"}
+    def test_a_peak_of_memory_is_asked_once_of_new_processes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        told = _Told(iter([3.0] * 9), iter([2.0] * 9))
+        row = replace(RATIO, how=Compared(told.pair(monkeypatch), ({}, {}), rounds=1, once=True))
 
-    def test_a_difference_is_taken_round_by_round(self) -> None:
-        measured = difference([(3.0, 1.0), (6.0, 5.0)], ("load", "import"), "s")
+        passed = list(measure([row], {}, quick=False))
 
-        assert measured.values == [2.0, 1.0]
-        assert measured.parts == {"load": "4.5 s", "import": "3 s"}
+        assert (told.opened, told.order) == (4, "ab" * 4)
+        assert passed == [row] * 4
 
+    def test_neighbours_share_the_processes_of_their_pair(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        told = _Told(iter([1.0] * 99), iter([1.0] * 99))
+        how = Compared(told.pair(monkeypatch), ({}, {}))
+        rows = [replace(RATIO, name="one", how=how), replace(RATIO, name="two", how=how)]
 
-class TestInterleaving:
-    def test_sides_alternate_and_the_warm_up_does_not_count(self) -> None:
-        order: list[str] = []
+        passed = [row.name for row in measure(rows, {}, quick=False)]
 
-        def side(name: str) -> Callable[[], float]:
-            def measure() -> float:
-                order.append(name)
-                return float(len(order))
+        assert passed == ["one", "two"] * 2
+        assert told.opened == 2
 
-            return measure
+    def test_a_row_that_is_well_known_is_not_measured_again(self) -> None:
+        noisy = iter([1.0, 1.2, 1.0, 1.2, 1.0, 1.2, *[1.1] * 99])
+        rows = [
+            Row("quiet", "", "s", None, Timed(lambda: 1.0)),
+            Row("noisy", "", "s", None, Timed(lambda: next(noisy))),
+            Row("noisy, below its goal", "", "s", 2.5, Timed(iter(_spread(6)).__next__)),
+        ]
 
-        pairs = interleave(side("a"), side("b"), 3)
+        passed = [row.name for row in measure(rows, {}, quick=False)]
 
-        assert "".join(order) == "ab" + "ab" + "ba" + "ab"
-        assert pairs == [(3.0, 4.0), (6.0, 5.0), (7.0, 8.0)]
+        assert passed[:6] == [row.name for row in rows] * 2
+        assert passed.count("quiet") == passed.count("noisy, below its goal") == 2
+        assert passed.count("noisy") > 2
+
+    def test_no_pass_begins_that_would_end_after_the_budget(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(passes, "BUDGET_S", 0.0)
+
+        assert list(measure([RATIO], {}, quick=False)) == [RATIO]
+
+    def test_a_quick_run_makes_one_round(self) -> None:
+        measured: dict[str, Measurement] = {}
+
+        assert list(measure([RATIO], measured, quick=True)) == [RATIO]
+        assert measured["sort"].values == [1.0]
+
+    def test_what_takes_a_minute_is_measured_once(self) -> None:
+        row = replace(RATIO, how=Timed(lambda: 1.0, once=True))
+
+        assert list(measure([row], {}, quick=False)) == [row]
+
+    def test_more_rounds_of_a_row_are_added_to_what_it_has(self) -> None:
+        measured = {"sort": Measurement([1.0] * 5)}
+
+        assert list(measure([RATIO], measured, quick=False)) == [RATIO]
+        assert len(measured["sort"].values) == 8
 
 
 class TestVerdicts:
-    @pytest.mark.parametrize(("value", "verdict"), [(1.05, "within"), (1.0501, "OVER")])
-    def test_the_bound_itself_is_within(self, value: float, verdict: str) -> None:
-        assert figure(value).verdict == verdict
+    def test_a_goal_is_met_where_the_interval_begins_at_or_below_it(self) -> None:
+        assert figure(1.05).verdict == "met"
+        assert figure(1.0501).verdict == "MISSED"
+        # Its median is above the goal, and its interval begins below.
+        assert figure(1.04, 1.06, 1.06, 1.04, 1.06, 1.06, 1.06).verdict == "met"
 
-    def test_a_figure_without_a_bound_is_never_over(self) -> None:
-        assert figure(99.0, bound=Bound("sort", "sorting", "×", None)).verdict == "no bound"
+    def test_a_figure_without_a_goal_never_misses_it(self) -> None:
+        assert figure(99.0, row=replace(RATIO, goal=None)).verdict == "no goal"
 
-    def test_one_figure_over_its_bound_makes_the_exit_code_1(self) -> None:
-        assert command.exit_code([figure(1.0), figure(1.0)]) == 0
-        assert command.exit_code([figure(1.0), figure(1.2)]) == 1
+    def test_a_miss_whose_reason_is_known_says_so(self) -> None:
+        assert figure(99.0, row=replace(RATIO, missed="no kernel of its own")).verdict == "missed, known"
+        assert figure(1.0, row=replace(RATIO, missed="no kernel of its own")).verdict == "met"
 
-    def test_the_bounds_are_those_that_were_promised(self) -> None:
-        assert {bound.name: (bound.limit, bound.unit) for bound in BOUNDS} == LIMITS
-
-    def test_every_bound_is_measured_by_something(self) -> None:
-        assert list(command.MEASUREMENTS) == [bound.name for bound in BOUNDS]
+    def test_the_goals_are_those_that_were_promised(self) -> None:
+        assert {row.name: (row.goal, row.unit) for row in ROWS} == GOALS
 
 
 class TestTheTable:
     def test_a_row_says_figure_spread_bound_and_verdict(self) -> None:
-        text = _print(figure(1.0, 1.2, 1.3, 1.4, 1.5), quick=False)
+        text = _print(figure(1.1, 1.2, 1.3, 1.4, 1.5), quick=False)
 
-        for part in ("sorting: ours ÷ theirs", "1.300 ×", "1.200 × – 1.400 ×", "≤ 1.050 ×", "OVER", "ours 3 ms"):
+        for part in ("sorting: ours ÷ theirs", "1.300 ×", "1.100 × – 1.500 ×", "≤ 1.050 ×", "MISSED"):
             assert part in text
         assert "quick" not in text
 
@@ -165,20 +252,20 @@ def _print(measured: Figure, *, quick: bool) -> str:
 class TestTheCommand:
     @pytest.fixture
     def fake(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fake:
-        """Replace measurements by made-up values, and the report's place."""
+        """Replace the rows by made-up ones, and the report's place."""
         monkeypatch.setattr(command, "write", lambda each: report.write(each, tmp_path / "report.json"))
         monkeypatch.setattr(command, "REPORT", tmp_path / "report.json")
 
         def fake(**values: float) -> None:
-            made_up = {name: _measured(value) for name, value in values.items()}
-            monkeypatch.setattr(command, "MEASUREMENTS", made_up)
+            made_up = [replace(RATIO, name=name, how=Timed(lambda each=each: each)) for name, each in values.items()]  # type: ignore[misc]
+            monkeypatch.setattr(command, "ROWS", [*made_up, replace(RATIO, name="another")])
 
         return fake
 
     def test_report_holds_figures_versions_and_commit(self, fake: Fake, tmp_path: Path) -> None:
-        fake(autoload=1.5)
+        fake(sort=1.02)
 
-        code = command.main(["--only", "autoload"])
+        code = command.main(["--only", "sort"])
 
         written = json.loads((tmp_path / "report.json").read_text())
         assert code == 0
@@ -187,48 +274,37 @@ class TestTheCommand:
         assert written["machine"]["cores"] >= 1
         assert written["quick"] is False
         assert written["figures"] == {
-            "autoload": {
-                "what": "time that autoload adds to `import torch`",
-                "unit": "ms",
-                "value": 1.5,
-                "first_quartile": 1.5,
-                "third_quartile": 1.5,
-                "values": [1.5, 1.5, 1.5],
-                "bound": 2.0,
-                "verdict": "within",
-                "parts": {"of": "made up"},
+            "sort": {
+                "what": "sorting: ours ÷ theirs",
+                "unit": "×",
+                **dict.fromkeys(("value", "lower", "upper", "first_quartile", "third_quartile"), 1.02),
+                "values": [1.02] * 6,
+                "sides": [],
+                "goal": 1.05,
+                "verdict": "met",
+                "missed": "",
+                "parts": {},
             }
         }
 
-    def test_a_figure_over_its_bound_ends_it_with_1(self, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
-        fake(autoload=1.5, list=0.4)
+    def test_a_missed_goal_ends_it_with_1(self, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+        fake(sort=1.0, search=1.1)
 
-        assert command.main(["--only", "autoload", "--only", "list"]) == 1
-        assert "OVER" in capsys.readouterr().out
+        assert command.main(["--only", "sort", "--only", "search"]) == 1
+        assert "MISSED" in capsys.readouterr().out
 
     def test_a_quick_run_is_marked_in_the_report(self, fake: Fake, tmp_path: Path) -> None:
-        fake(autoload=1.5)
+        fake(sort=1.0)
 
-        command.main(["--quick", "--only", "autoload"])
+        command.main(["--quick", "--only", "sort"])
 
         assert json.loads((tmp_path / "report.json").read_text())["quick"] is True
-
-    def test_what_cannot_be_measured_ends_it_with_3_and_the_reason(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        def fail(*, quick: bool) -> Measurement:
-            raise child.MeasurementError("the child ended with 9")
-
-        monkeypatch.setattr(command, "MEASUREMENTS", {"list": fail})
-
-        assert command.main(["--only", "list"]) == 3
-        assert "list could not be measured: the child ended with 9" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         ("error", "code", "said"),
         [
-            (KeyboardInterrupt(), 130, "stopped at list; what was measured before is kept: make bench GO_ON=1"),
-            (child.MeasurementError("it died"), 3, "list could not be measured: it died\nwhat was measured before"),
+            (KeyboardInterrupt(), 130, "stopped; what was measured is kept: make bench GO_ON=1 goes on"),
+            (child.MeasurementError("it died"), 3, "could not be measured: search: it died\nwhat was measured is kept"),
         ],
         ids=["Ctrl-C", "what could not be measured"],
     )
@@ -242,26 +318,30 @@ class TestTheCommand:
         code: int,
         said: str,
     ) -> None:
-        def stop(*, quick: bool) -> Measurement:
+        def stop() -> float:
             raise error
 
-        fake(autoload=1.5)
-        monkeypatch.setitem(command.MEASUREMENTS, "list", stop)
-        both = ["--only", "autoload", "--only", "list"]
+        fake(sort=1.0)
+        monkeypatch.setattr(
+            command, "ROWS", [replace(RATIO, how=Timed(lambda: 1.0)), replace(RATIO, name="search", how=Timed(stop))]
+        )
 
-        assert command.main(both) == code
+        assert command.main([]) == code
         assert said in capsys.readouterr().err
 
-        fake(autoload=9.0, list=0.25)
-        assert command.main([*both, "--go-on"]) == 0
+        fake(sort=1.04, search=1.02)
+        assert command.main(["--only", "sort", "--only", "search", "--go-on"]) == 0
         figures = json.loads((tmp_path / "report.json").read_text())["figures"]
-        assert {name: each["value"] for name, each in figures.items()} == {"autoload": 1.5, "list": 0.25}
+        assert {name: each["values"] for name, each in figures.items()} == {
+            "sort": [1.0] * 3 + [1.04] * 3,
+            "search": [1.02] * 6,
+        }
 
     def test_measurements_of_something_else_are_not_used(self, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
-        fake(autoload=1.5)
-        command.main(["--quick", "--only", "autoload"])
+        fake(sort=1.0)
+        command.main(["--quick", "--only", "sort"])
 
-        assert command.main(["--only", "autoload", "--go-on"]) == 2
+        assert command.main(["--only", "sort", "--go-on"]) == 2
         assert "cannot be gone on with: quick was True and is False; measure all of it" in capsys.readouterr().err
 
     def test_a_name_that_is_not_measured_is_wrong_usage(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,10 +350,6 @@ class TestTheCommand:
 
         assert ending.value.code == 2
         assert "invalid choice: 'speed'" in capsys.readouterr().err
-
-
-def _measured(value: float) -> Callable[..., Measurement]:
-    return lambda quick: Measurement([value] * 3, {"of": "made up"})
 
 
 class TestChildren:
@@ -325,30 +401,53 @@ class TestChildren:
 class TestWorkers:
     """That they do what they are asked, on both devices; not how long it takes."""
 
-    def test_one_process_runs_every_operation(self) -> None:
-        with child.conversation([sys.executable, "-m", "bench.operation_worker"]) as ask:
-            for operation in ("add-4", "add-million", "view", "mm-64", "backward"):
-                for device in ("cpu", "cpu_sim"):
-                    assert ask({"operation": operation, "device": device, "calls": 2})["seconds"] > 0
+    def test_one_pair_of_processes_runs_every_operation(self) -> None:
+        rows = [row for row in ROWS if isinstance(row.how, Compared) and row.how.pair is OPERATIONS]
 
-    @pytest.mark.parametrize("device", ["cpu", "cpu_sim"])
-    def test_two_ranks_run_every_collective_and_step(self, device: str) -> None:
-        with child.conversation([sys.executable, "-m", "bench.rank_worker", device]) as ask:
-            for name in ("all-reduce", "reduce-scatter", "all-gather"):
-                assert ask({"collective": name, "bytes": 4096, "times": 2})["seconds"] > 0
-            for kind in ("ddp", "fsdp2"):
-                assert ask({"step": kind, "task": "mlp", "times": 1})["seconds"] > 0
+        with OPERATIONS.open() as sides:
+            for row in rows:
+                assert isinstance(row.how, Compared)
+                for ask, question in zip(sides, row.how.questions, strict=True):
+                    assert ask({**question, "calls": 2})["seconds"] > 0
 
-    def test_the_hosts_own_backend_trains(self, tmp_path: Path) -> None:
-        announce(tmp_path, "host", "bench.host_backend")
-        with worker({"PYTHONPATH": os.pathsep.join([str(tmp_path), str(child.ROOT)])}) as ask:
-            assert ask(Job("one-parameter", "host", 2, threads=1)).step_seconds > 0
+    def test_two_ranks_run_every_collective_and_step(self) -> None:
+        with RANKS.open() as sides:
+            for ask in sides:
+                for name in ("all-reduce", "reduce-scatter", "all-gather"):
+                    assert ask({"collective": name, "bytes": 4096, "times": 2})["seconds"] > 0
+                for kind in ("ddp", "fsdp2"):
+                    assert ask({"step": kind, "task": "mlp", "times": 1})["seconds"] > 0
+
+    def test_the_hosts_own_backend_trains(self) -> None:
+        with HOST.open() as (ask, _):
+            assert ask(asdict(Job("one-parameter", "host", 2, threads=1)))["step_seconds"] > 0
+
+    def test_two_ranks_train_again_and_again_with_lightning(self) -> None:
+        job = Job("mlp", "cpu_sim", 2, devices=2, threads=1, sync_dist=True)
+        with LIGHTNING_RANKS.first.open() as ask:
+            assert all(ask(asdict(job))["log_seconds"] > 0 for _ in range(2))
 
 
-def test_an_options_folder_is_put_in() -> None:
-    option = Option("recorder", "with the recorder", {"SWITCH": "1", "FOLDER": "{folder}/records"})
+def test_each_start_of_a_side_has_a_new_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
 
-    assert option.environ("/tmp/new") == {"SWITCH": "1", "FOLDER": "/tmp/new/records"}
+    @contextmanager
+    def note(_: list[str], *, ranks: int, environ: dict[str, str]) -> Iterator[None]:
+        given.append((ranks, Path(environ["FOLDER"])))
+        assert given[-1][1].parent.is_dir()
+        yield
+
+    monkeypatch.setattr(child, "conversation", note)
+    side = Side("rank_worker", 2, {"FOLDER": "{folder}/records"})
+
+    for _ in range(2):
+        with side.open():
+            pass
+
+    (ranks, first), (_, second) = given
+    assert ranks == 2
+    assert first != second
+    assert not first.parent.exists()
 
 
 def test_the_surroundings_are_this_machine_and_this_commit() -> None:

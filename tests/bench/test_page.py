@@ -14,8 +14,15 @@ from tests.bench.reports import figure, written
 def test_it_says_when_and_where_and_has_a_row_for_each_figure(tmp_path: Path) -> None:
     shown = written(
         tmp_path,
-        figure(1.0234, first_quartile=0.99, third_quartile=1.04, parts={"ours": "2.1 µs", "theirs": "2.05 µs"}),
-        figure(0.21, what="seconds of something", unit="s", bound=None, verdict="no bound"),
+        figure(
+            1.0234,
+            lower=1.01,
+            upper=1.03,
+            first_quartile=0.99,
+            third_quartile=1.04,
+            parts={"ours": "2.1 µs", "theirs": "2.05 µs"},
+        ),
+        figure(0.21, what="seconds of something", unit="s", goal=None, verdict="no goal"),
     )
 
     written_page = text(read(shown))
@@ -23,13 +30,19 @@ def test_it_says_when_and_where_and_has_a_row_for_each_figure(tmp_path: Path) ->
     assert "Measured on 2026-11-22, torch 2.13.0+cpu, 2 cores of a CPU." in written_page
     rows = [line for line in written_page.splitlines() if line.startswith("| s")]
     assert rows == [
-        "| sorting: ours ÷ theirs | 1.023 × | 0.990 × – 1.040 × | ≤ 1.050 × | ours 2.1 µs, theirs 2.05 µs |",
-        "| seconds of something | 0.21 s | 0.21 s – 0.21 s |  |  |",
+        (
+            "| sorting: ours ÷ theirs | 1.023 × | 1.010 × – 1.030 × | 0.990 × – 1.040 × | ≤ 1.050 × |"
+            " ours 2.1 µs, theirs 2.05 µs |"
+        ),
+        "| seconds of something | 0.21 s | 0.21 s – 0.21 s | 0.21 s – 0.21 s |  |  |",
     ]
 
 
-def test_what_is_over_its_bound_says_so(tmp_path: Path) -> None:
-    assert "| **over ≤ 1.050 ×** |" in text(read(written(tmp_path, figure(1.2, verdict="OVER"))))
+@pytest.mark.parametrize(("verdict", "reason"), [("MISSED", ""), ("missed, known", " no kernel of its own")])
+def test_a_missed_goal_says_so_and_why(tmp_path: Path, verdict: str, reason: str) -> None:
+    shown = written(tmp_path, figure(1.2, verdict=verdict, missed=reason.strip()))
+
+    assert f"| **missed: ≤ 1.050 ×**{reason} |" in text(read(shown))
 
 
 def test_the_command_writes_the_page_and_its_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,12 +21,12 @@ def test_row_has_ratio_and_value_and_picture_its_date(tmp_path: Path) -> None:
     assert "seconds of something" not in text
 
 
-def test_what_is_over_its_bound_has_another_colour(tmp_path: Path) -> None:
-    draw(read(written(tmp_path, figure(1.0))), tmp_path / "within.svg")
-    draw(read(written(tmp_path, figure(1.2, verdict="OVER"))), tmp_path / "over.svg")
+def test_a_missed_goal_has_another_colour(tmp_path: Path) -> None:
+    draw(read(written(tmp_path, figure(1.0))), tmp_path / "met.svg")
+    draw(read(written(tmp_path, figure(1.2, verdict="MISSED"))), tmp_path / "missed.svg")
 
-    assert "#e5534b" not in (tmp_path / "within.svg").read_text()
-    assert "#e5534b" in (tmp_path / "over.svg").read_text()
+    assert "#e5534b" not in (tmp_path / "met.svg").read_text()
+    assert "#e5534b" in (tmp_path / "missed.svg").read_text()
 
 
 def test_drawing_is_stable_and_has_a_white_ground(tmp_path: Path) -> None:

@@ -1,0 +1,218 @@
+"""Every row of the table, in the order in which they are shown."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from bench import sides, start
+from bench.job import Job
+from bench.options import OPTIONS
+from bench.row import Compared, Question, Row, Timed
+from bench.sides import Pair
+
+_CHIP, _OVER_GLOO = "cpu_sim ÷ CPU", "cpu_sim over simccl ÷ CPU over Gloo"
+
+
+def _operation(name: str, what: str, goal: float | None, calls: int) -> Row:
+    """``calls`` take a few hundredths of a second."""
+    chip, cpu = ({"operation": name, "device": device, "calls": calls} for device in ("cpu_sim", "cpu"))
+    how = Compared(sides.OPERATIONS, (chip, cpu), shown=(1e6, "µs"), rounds=7)
+    return Row(f"op-{name}", f"one operation, {what}: {_CHIP}", "×", goal, how)
+
+
+def _fit(name: str, what: str, goal: float | None, pair: Pair, first: Job, second: Job, **how: Any) -> Row:
+    """Its steps take about a second on two cores."""
+    asked = asdict(first), asdict(second)
+    return Row(name, what, "×", goal, Compared(pair, asked, **{"answer": "step_seconds", **how}))
+
+
+def _step(name: str, what: str, goal: float | None, task: str, steps: int, precision: str = "32-true") -> Row:
+    chip = Job(task, "cpu_sim", steps, precision=precision)
+    # float16 on a CPU has no kernels to compare with.
+    cpu = Job(task, "cpu", steps, precision=precision.replace("16-mixed", "bf16-mixed").replace("bfbf", "bf"))
+    return _fit(name, what, goal, sides.STEPS, chip, cpu)
+
+
+def _two_ranks(name: str, what: str, goal: float | None, pair: Pair, task: str, steps: int, **job: Any) -> Row:
+    chip, cpu = (Job(task, device, steps, devices=2, threads=1, **job) for device in ("cpu_sim", "cpu"))
+    return _fit(name, what, goal, pair, chip, cpu)
+
+
+def _simulated(chip: str, named: str, devices: int, pair: Pair) -> Row:
+    jobs = [Job("convnet", each, 30, devices=devices, threads=1) for each in (chip, "cpu_sim")]
+    kind, name = ("training step", f"step-{chip}") if devices == 1 else ("2-rank DDP step", f"step-{chip}-ddp")
+    return _fit(name, f"{kind}, ConvNet: {named} ÷ cpu_sim", 1.05, pair, *jobs)
+
+
+def _collective(name: str, said: str, size: int, calls: int, goal: float) -> Row:
+    """``size`` is the bytes of the larger tensor: what all ranks have reduced, hand out, or gathered."""
+    question = {"collective": name, "bytes": size, "times": calls}
+    shown = f"{name}, 2 ranks, {said}: simccl ÷ Gloo"
+    return Row(f"{name}-{said.replace(' ', '').lower()}", shown, "×", goal, Compared(sides.RANKS, (question, question)))
+
+
+def _plain_step(name: str, what: str, goal: float | None, pair: Pair, kind: str, task: str, times: int) -> Row:
+    question: Question = {"step": kind, "task": task, "times": times}
+    return Row(name, what, "×", goal, Compared(pair, (question, question)))
+
+
+def _checkpoint(name: str, what: str, goal: float, pair: Pair, answer: str, **how: Any) -> Row:
+    chip, cpu = ({"accelerator": accelerator} for accelerator in ("cpu_sim", "cpu"))
+    return Row(name, f"{what}: {_CHIP}", "×", goal, Compared(pair, (chip, cpu), answer, **how))
+
+
+_PEAK: dict[str, Any] = {"answer": "peak_bytes", "shown": (2**-20, "MiB"), "rounds": 1, "once": True}
+_MLP = Job("mlp", "cpu_sim", 150, threads=1)
+
+ROWS = (
+    _operation("add-4", "add of 4 floats", 2.3, 20000),
+    _operation("add-million", "add of a million floats", 1.05, 200),
+    _operation("view", "a view", 1.1, 20000),
+    _operation("mm-64", "mm of 64×64", 1.3, 4000),
+    _operation("backward", "the backward of a product of 4 floats", None, 3000),
+    Row(
+        "step-captured",
+        "training step of many small operations on cpu_sim: captured ÷ eager",
+        "×",
+        0.9,
+        Compared(
+            sides.CAPTURED,
+            (
+                {"operation": "captured-step", "device": "cpu_sim", "calls": 20},
+                {"operation": "step", "device": "cpu_sim", "calls": 20},
+            ),
+        ),
+    ),
+    _step("step-mlp", f"training step, MLP 784-512-512-10, batch 128: {_CHIP}", 1.10, "mlp", 150),
+    _step("step-convnet", f"training step, ConvNet, 28×28, batch 64: {_CHIP}", 1.05, "convnet", 40),
+    _step(
+        "step-transformer",
+        f"training step, Transformer, 4×256, sequence 128, batch 8: {_CHIP}",
+        1.05,
+        "transformer",
+        6,
+    ),
+    _step(
+        "step-16-mixed",
+        f"training step in 16-mixed, Transformer: {_CHIP} in bf16-mixed",
+        1.10,
+        "transformer",
+        6,
+        "16-mixed",
+    ),
+    _step(
+        "step-bf16-mixed",
+        f"training step in bf16-mixed, Transformer: {_CHIP}",
+        1.10,
+        "transformer",
+        6,
+        "bf16-mixed",
+    ),
+    # Chiefly what the chip's operators cost, 2 µs each, on work that is too small to hide it.
+    _step("step-one-parameter", f"training step, one parameter: {_CHIP}", None, "one-parameter", 400),
+    _fit(
+        "memory",
+        f"peak memory of the process, ConvNet: {_CHIP}",
+        1.10,
+        sides.MEMORY,
+        Job("convnet", "cpu_sim", 20),
+        Job("convnet", "cpu", 20),
+        **_PEAK,
+    ),
+    _fit(
+        "strategy",
+        "training step, one parameter, on the CPU: our strategy ÷ Lightning's",
+        1.02,
+        sides.HOST,
+        Job("one-parameter", "host", 300, threads=1),
+        Job("one-parameter", "cpu", 300, threads=1),
+        shown=(1e6, "µs"),
+        rounds=9,
+    ),
+    _fit(
+        "recompilation-watch",
+        "training step, MLP: with RecompilationMonitor ÷ without, on cpu_sim",
+        1.02,
+        sides.WATCHED,
+        replace(_MLP, watched=True),
+        _MLP,
+        rounds=5,
+    ),
+    _two_ranks("step-ddp", f"2-rank DDP step, ConvNet: {_OVER_GLOO}", 1.05, sides.LIGHTNING_RANKS, "convnet", 30),
+    _two_ranks(
+        "sync-dist",
+        f"2 ranks, a metric logged with sync_dist: {_OVER_GLOO}",
+        1.10,
+        sides.LIGHTNING_RANKS,
+        "mlp",
+        150,
+        sync_dist=True,
+    ),
+    _two_ranks(
+        "step-ray",
+        f"2-rank step of RayDDPStrategy, ConvNet: {_OVER_GLOO}",
+        1.10,
+        sides.RAY_RANKS,
+        "convnet",
+        30,
+        ray=True,
+    ),
+    _simulated("hpu", "the simulated Gaudi", 1, sides.HPU),
+    _simulated("hpu", "the simulated Gaudi", 2, sides.HPU_RANKS),
+    _simulated("sdaa", "the simulated Teco card", 1, sides.SDAA),
+    _simulated("sdaa", "the simulated Teco card", 2, sides.SDAA_RANKS),
+    *(
+        _collective(name, said, size, calls, goal)
+        for name in ("all-reduce", "reduce-scatter", "all-gather")
+        for said, size, calls, goal in (
+            ("4 KiB", 2**12, 300, 1.2),
+            ("1 MiB", 2**20, 50, 1.05),
+            ("16 MiB", 2**24, 5, 1.05),
+        )
+    ),
+    _plain_step(
+        "step-fsdp2", f"2-rank FSDP2 step, Transformer: {_OVER_GLOO}", 1.10, sides.RANKS, "fsdp2", "transformer", 3
+    ),
+    _plain_step(
+        "step-zero-2",
+        f"2-rank DeepSpeed ZeRO-2 step, Transformer: {_OVER_GLOO}",
+        1.10,
+        sides.ZERO_RANKS,
+        "zero-2",
+        "transformer",
+        3,
+    ),
+    *(
+        _plain_step(
+            option.name,
+            f"2-rank DDP step, ConvNet: {option.what} ÷ without",
+            None,
+            sides.with_option(option.variables),
+            "ddp",
+            "convnet",
+            15,
+        )
+        for option in OPTIONS
+    ),
+    _checkpoint("checkpoint-save", "a checkpoint of 500 MB, saved", 1.05, sides.CHECKPOINTS, "save_seconds"),
+    _checkpoint("checkpoint-load", "a checkpoint of 500 MB, loaded", 1.05, sides.CHECKPOINTS, "load_seconds"),
+    _checkpoint("checkpoint-memory", "peak memory of a process that does both", 1.10, sides.CHECKPOINT_MEMORY, **_PEAK),
+    Row("autoload", "time that autoload adds to `import torch`", "ms", 2.0, Timed(start.time_autoload)),
+    Row("list", "`northbridge list --no-probe`, the whole process", "s", 0.3, Timed(start.time_list)),
+    Row("discovery", "installed() among 100 more plugins ÷ entry_points()", "×", 1.5, Timed(start.time_discovery, 1)),
+    Row(
+        "start",
+        "`northbridge.load('cpu_sim')` beyond `import torch`, the whole process",
+        "s",
+        0.3,
+        Timed(start.time_load),
+    ),
+    Row(
+        "compile",
+        "first compile of the chip, 2 compilers at a time",
+        "s",
+        90.0,
+        Timed(start.time_compile, once=True),
+    ),
+)
