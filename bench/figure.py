@@ -67,7 +67,7 @@ class Figure:
 
     @property
     def verdict(self) -> Verdict:
-        """The goal is met where the interval begins at or below it: a median above it by chance is no miss."""
+        """The goal is met where the interval begins at or below it: a median may be above it by chance."""
         if self.row.goal is None:
             return "no goal"
         if self.interval[0] <= self.row.goal:
