@@ -36,6 +36,8 @@ _STAND_INS = "northbridge.discovery.simulated:import_with_torch"
 _REGISTER = "northbridge.lightning.corrections.table:register"
 _SERVE_COMMAND = "northbridge.lightning.corrections.table:register_command"
 
+_seed_at_import: int | None = None
+
 
 def arm() -> None:
     """Watch for namespaces of Lightning that are not imported yet, and serve those that are."""
@@ -43,6 +45,7 @@ def arm() -> None:
         if os.environ.get("NORTHBRIDGE_DISABLE", "").strip() == "1":
             note("northbridge", "off", "NORTHBRIDGE_DISABLE=1")
             return
+        _note_seed()
         _put_stand_ins()
         if not is_armed():
             sys.meta_path.insert(0, _ConnectorFinder())
@@ -52,6 +55,24 @@ def arm() -> None:
                 _serve(namespace, command=watched in COMMANDS)
     except Exception as error:  # noqa: BLE001 - an error of ours must not break `import torch`
         note("northbridge", "failed", f"autoload: {type(error).__name__}: {error}", problem=True)
+
+
+def seed_since_import() -> int | None:
+    """Return torch's seed; None if it is the random one that torch had at the end of its import.
+
+    If torch's autoload was off, it is torch's seed in any case.
+    """
+    import torch
+
+    seed = torch.initial_seed()
+    return None if seed == _seed_at_import else seed
+
+
+def _note_seed() -> None:
+    global _seed_at_import
+    torch = sys.modules.get("torch")
+    if getattr(getattr(torch, "__spec__", None), "_initializing", False) and hasattr(torch, "initial_seed"):
+        _seed_at_import = torch.initial_seed()
 
 
 def _find(place: str) -> Callable[[str], object]:

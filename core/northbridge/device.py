@@ -103,7 +103,9 @@ class Device(ABC):
         self._call("set_rng_state", state)
 
     def seed(self, seed: int) -> None:
-        """Seed the generator of every device. Called when a rank starts, with the seed of ``seed_everything``."""
+        """Seed the generator of every device, and acquire none. Called when a rank starts, with the seed of
+        ``seed_everything``, and after ``Bridge.load()``, with that of an earlier ``torch.manual_seed()``.
+        """
         self._call("manual_seed_all", seed)
 
     def capabilities(self, claimed: Capabilities) -> Capabilities:

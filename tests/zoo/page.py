@@ -37,8 +37,6 @@ _END = """
 - The models run unchanged. The packages are imported before the `Trainer`, as in scripts, and ask `torch.accelerator`.
 - `accelerate` imports `torch_sdaa` where it finds it. The Teco software may thus be loaded before a `Trainer` asks for
   it. The losses are the same.
-- `torch.manual_seed()` before the `Trainer` does not reach a chip whose software is not loaded yet. `seed_everything()`
-  does.
 
 A sample of the models runs in `make test-all`. `python -m tests.zoo bert vit` runs these two, and writes no page.
 """

@@ -14,6 +14,7 @@ from northbridge.contract import contract_of, reject_broken
 from northbridge.discovery.current import loaded, note_loaded, note_put_into_torch
 from northbridge.discovery.installed import describe, names
 from northbridge.discovery.nested_tensors import do_without_nested_tensors
+from northbridge.discovery.seeds import seeded_when_loaded
 from northbridge.errors import (
     ClusterError,
     DeviceTypeTakenError,
@@ -49,7 +50,8 @@ def _bring_up(backend: Backend) -> None:
         return
     _reject_foreign_device_type(backend)
     flight_recorder.arm()
-    _load(backend)
+    with seeded_when_loaded(backend):
+        _load(backend)
     _reject_to_pass_for_cuda(backend)
     _keep_parameters_when_moved(backend.device.type)
     do_without_nested_tensors(backend.device.type)

@@ -55,7 +55,6 @@ def train(accelerator: str, *callbacks: Any) -> tuple[list[Any], Trainer]:
 
 
 if __name__ == "__main__":
-    northbridge.load(sys.argv[1])  # before the seed
     captured, monitor = CapturedStep(), RecompilationMonitor()
     plain, _ = train(sys.argv[1])
     same, trainer = train(sys.argv[1], captured)

@@ -64,8 +64,9 @@ for name in {list(BROKEN)}:
         told[name] = type(error).__name__, str(error), error.backend
 
 early = "torch_acme" in sys.modules
-backend = northbridge.load("acme")
 import torch
+torch.manual_seed(5)
+backend = northbridge.load("acme")
 device = backend.device
 device.select(1)
 try:
@@ -80,6 +81,7 @@ except northbridge.DeviceTypeTakenError as error:
 print(json.dumps({{
     "told": told,
     "early": early,
+    "seeds": torch.acme.seeds,
     "again": northbridge.load("acme") is backend,
     "pickled": pickle.loads(pickle.dumps(backend)) is backend,
     "device": str(torch.device("acme", 1)),
@@ -142,6 +144,9 @@ class TestTheFifteenLines:
 
     def test_loading_again_returns_the_same_backend(self, process: Any) -> None:
         assert process["again"]
+
+    def test_it_gets_torchs_seed_once(self, process: Any) -> None:
+        assert process["seeds"] == [5]
 
     def test_it_pickles_as_its_name(self, process: Any) -> None:
         assert process["pickled"]

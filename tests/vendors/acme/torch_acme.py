@@ -52,8 +52,12 @@ def memory_allocated(index: int | None = None) -> int:
     return 0
 
 
+seeds: list[int] = []
+
+
 def manual_seed_all(seed: int) -> None:
-    """Seed nothing: the cards draw no numbers."""
+    """Note the seed: the cards draw no numbers."""
+    seeds.append(seed)
 
 
 def get_rng_state() -> torch.Tensor:

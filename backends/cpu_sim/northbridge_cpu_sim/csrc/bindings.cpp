@@ -24,6 +24,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_readwrite("one_per_process", &chip::Settings::one_per_process)
       .def_readwrite("autograd_threads", &chip::Settings::autograd_threads)
       .def_readwrite("deferred_streams", &chip::Settings::deferred_streams)
+      .def_readwrite("ordered_streams", &chip::Settings::ordered_streams)
       .def_readwrite("nan_in_fresh_memory", &chip::Settings::nan_in_fresh_memory)
       .def_readwrite("trap_freed_memory", &chip::Settings::trap_freed_memory)
       .def_readwrite("asynchronous_errors", &chip::Settings::asynchronous_errors)

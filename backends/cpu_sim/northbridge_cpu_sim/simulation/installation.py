@@ -132,6 +132,7 @@ def _configure(
         one_per_process=device.one_per_process,
         autograd_threads=device.autograd_threads,
         deferred_streams=settings.streams == "deferred",
+        ordered_streams=device.ordered_streams,
         nan_in_fresh_memory=settings.fresh == "nan",
         trap_freed_memory=settings.freed == "trap",
         asynchronous_errors=settings.errors == "asynchronous",

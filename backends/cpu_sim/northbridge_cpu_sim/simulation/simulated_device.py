@@ -108,6 +108,9 @@ class SimulatedDevice(_Facts):
     memory: Memory
     one_per_process: bool = pydantic.Field(default=False, description="true or false")
     autograd_threads: bool = pydantic.Field(default=False, description="true or false")
+    ordered_streams: bool = pydantic.Field(
+        default=False, description="true or false (whether all streams of a device keep the order of the calls)"
+    )
     graphs: bool = pydantic.Field(default=True, description="true or false")
     lacks: Mapping[Dtype, Sentence] = pydantic.Field(
         default={}, description="a table from the names of dtypes, such as complex64, to sentences"

@@ -18,7 +18,6 @@ from northbridge.conformance.runs.hosts import build, combine, lightnings, own_r
 from northbridge.conformance.runs.models import adam, pictures
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.namespaces import Stock
-from northbridge.lightning.strategies.deepspeed_accelerator import choose_accelerator
 
 BATCH = 8
 WAYS = ("stage 1", "stage 2", "stage 3", "stage 2, offloaded")
@@ -46,21 +45,11 @@ def _fit(scenario: Scenario, folder: Path, way: str, **options: Any) -> tuple[di
     offloads = {"offload_optimizer": True, "pin_memory": True} if way.endswith("offloaded") else {}
     small = dict.fromkeys(("reduce_bucket_size", "allgather_bucket_size"), 100_000)  # the default fills small chips
     stage = int(way.split()[1].rstrip(","))
-    overlap = {"overlap_comm": _overlaps(scenario.accelerator)}
-    strategy = lightnings(scenario, "strategies").DeepSpeedStrategy(stage=stage, **small, **offloads, **overlap)
+    strategy = lightnings(scenario, "strategies").DeepSpeedStrategy(stage=stage, **small, **offloads)
     host = trainer(scenario, folder, max_epochs=1, strategy=strategy, use_distributed_sampler=False, **options)
     module = combine(scenario.namespace, _OverShards)()
     host.fit(module, DataLoader(_parts(host.world_size)[host.global_rank], batch_size=BATCH))
     return {"losses": module.losses, **module.shard}, host.global_rank
-
-
-def _overlaps(name: str) -> bool:
-    """Return False for a simulated chip whose accelerator says that its streams wait for each other by themselves.
-
-    DeepSpeed makes no stream wait there, and a simulated chip's streams do not, if its strict options are on.
-    """
-    backend = northbridge.load(name)
-    return not (backend.capabilities.simulated and choose_accelerator(backend).resolves_data_dependency())
 
 
 def _parts(ranks: int) -> list[Any]:

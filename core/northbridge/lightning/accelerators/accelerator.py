@@ -13,6 +13,7 @@ from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
 from northbridge.discovery.present import detect, missing_software
+from northbridge.discovery.seeds import seed_chip
 from northbridge.discovery.simulated import is_simulable
 from northbridge.errors import (
     HardwareMissingError,
@@ -23,7 +24,7 @@ from northbridge.errors import (
 )
 from northbridge.lightning.accelerators.autograd import assert_autograd_serves
 from northbridge.lightning.accelerators.device_indices import parse_devices
-from northbridge.lightning.accelerators.held import has_generators, hold
+from northbridge.lightning.accelerators.held import hold
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.process_record import logger, note
 
@@ -155,13 +156,13 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
         self.seed()
 
     def seed(self) -> None:
-        """Seed the chip with the seed of ``seed_everything``, which may have run before the chip was loaded.
+        """Seed the chip with the seed of ``seed_everything``, which a launched rank has in its environment.
 
         An invalid seed in the variable is ignored: Lightning rejects it, except on one device, where it never reads it.
         """
         seed = seed_of_environment()
-        if seed is not None and has_generators(self.backend):
-            self.backend.device.seed(seed)
+        if seed is not None:
+            seed_chip(self.backend, seed)
 
     def get_device_stats(self, device: torch.device | str | int) -> dict[str, float]:
         """Return a fresh dictionary of the chip's statistics; DeviceStatsMonitor adds to it.

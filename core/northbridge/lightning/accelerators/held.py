@@ -19,11 +19,6 @@ def hold(backend: Backend) -> None:
     _held[backend.name] = backend
 
 
-def has_generators(backend: Backend) -> bool:
-    """True unless the chip says that it has no random generators of its own."""
-    return not backend.present_capabilities().random_numbers.denied
-
-
 def held() -> dict[str, Backend]:
     """Return the backends whose device this process holds, by name."""
     return dict(_held) if _holder == os.getpid() else {}

@@ -138,7 +138,8 @@ def collect_random_states(namespace: Namespace, original: Original, include_cuda
 
 
 def set_random_states(namespace: Namespace, original: Original, rng_state_dict: dict[str, Any]) -> None:
-    original(rng_state_dict)
+    with random_states.seeded_with_torch():
+        original(rng_state_dict)
     random_states.set_chip_states(rng_state_dict.get(random_states.CHIPS, {}))
 
 

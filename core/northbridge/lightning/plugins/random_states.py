@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from northbridge.lightning.accelerators.held import has_generators, held
+from northbridge.discovery.current import loaded
+from northbridge.discovery.seeds import has_generators, seed_chip
+from northbridge.lightning.accelerators.held import held
 from northbridge.lightning.plugins.containers import replace_in
 from northbridge.processes.endings import describe_error
 
@@ -70,6 +74,21 @@ def set_chip_states(states: dict[str, torch.Tensor]) -> None:
     for name, backend in held().items():
         if name in states and has_generators(backend):
             backend.device.set_random_state(states[name])
+
+
+@contextmanager
+def seeded_with_torch() -> Iterator[None]:
+    """Seed a loaded chip that this process does not hold yet, if torch's seed changes inside the ``with``.
+
+    A spawned rank gets its parent's states of the host's generators after it has loaded the chip.
+    """
+    import torch
+
+    before = torch.initial_seed()
+    yield
+    backend = loaded()
+    if backend is not None and backend.name not in held() and torch.initial_seed() != before:
+        seed_chip(backend, torch.initial_seed())
 
 
 def add(checkpoint: dict[str, Any], states: list[dict[str, Any]]) -> dict[str, Any]:

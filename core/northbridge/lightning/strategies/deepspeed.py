@@ -17,11 +17,12 @@ from northbridge.lightning.strategies.deepspeed_accelerator import (
 )
 from northbridge.lightning.strategies.deepspeed_config import reject_accumulation, reject_config, reject_no_optimizer
 from northbridge.lightning.strategies.deepspeed_passes import BackwardPasses
+from northbridge.lightning.strategies.deepspeed_stages import reject_other_stages
 from northbridge.lightning.strategies.fabric import _FabricMixin
 from northbridge.lightning.strategies.model_parallel import move_whole_tensors
 from northbridge.lightning.strategies.moved_parameters import following
 from northbridge.lightning.strategies.parallel import _ParallelMixin
-from northbridge.lightning.strategies.trainer import _TrainerMixin
+from northbridge.lightning.strategies.sharded import _TrainerShardsMixin
 from northbridge.lightning.strategies.unsupported import reject_unsupported
 from northbridge.lightning.strategies.unsupported_tensors import reject_sparse_gradients, reject_tensors
 
@@ -104,6 +105,7 @@ class _DeepSpeedMixin(_ParallelMixin):
         elif engine.zero_optimization_partition_weights():
             # DeepSpeed 0.19.8 calls it on load, but only optimizers have it. Nothing else copies the weights.
             engine.optimizer._restore_from_bit16_weights = _restore_nothing
+        reject_other_stages(engine)
         if engine.checkpoint_engine is not None:
             _save_from_cpu(engine)
 
@@ -117,7 +119,7 @@ class _DeepSpeedMixin(_ParallelMixin):
         self._before = None
 
 
-class _TrainerDeepSpeedMixin(_TrainerMixin, _DeepSpeedMixin):
+class _TrainerDeepSpeedMixin(_TrainerShardsMixin, _DeepSpeedMixin):
     """Trains a Trainer's model with DeepSpeed's ZeRO."""
 
     def _init_optimizers(self) -> Any:
@@ -140,22 +142,6 @@ class _TrainerDeepSpeedMixin(_TrainerMixin, _DeepSpeedMixin):
         self._prepare(model, fits=False)
         super()._initialize_deepspeed_inference(model)
         self._complete_engine(self.model, fits=False)
-
-    # Every rank writes its shards into the folder.
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-        """Let every rank save its shards, with the random states of all ranks and tensors on the CPU."""
-        reject_unsupported(self.backend, "checkpoint")
-        whole = to_cpu(self.with_random_states(checkpoint))
-        save = self.stock_class.save_checkpoint
-        self._replace_together(filepath, lambda path: save(self, whole, path, storage_options))
-
-    def load_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
-        """Read the checkpoint, and keep its random states for a fit."""
-        checkpoint = super().load_checkpoint(*args, **kwargs)
-        if self._fits():
-            self.note_random_states(checkpoint)  # DeepSpeed has restored the optimizer by now
-        return checkpoint
 
 
 class _FabricDeepSpeedMixin(_FabricMixin, _DeepSpeedMixin):

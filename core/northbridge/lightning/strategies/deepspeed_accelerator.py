@@ -68,7 +68,8 @@ def reject_missing(backend: Backend, asked: str, instead: str) -> None:
 def import_deepspeed() -> None:
     """Import DeepSpeed, which chooses an accelerator: the chip's if it is loaded.
 
-    torch's deterministic algorithms stay as they are until :func:`run_as_wanted`.
+    torch's deterministic algorithms stay as they are until :func:`run_as_wanted`. Raises :class:`VariableError` if the
+    environment names an accelerator whose software is missing.
     """
     chip = loaded()
     if chip is not None and chip.acceleration.deepspeed_accelerator is not None:
@@ -77,6 +78,16 @@ def import_deepspeed() -> None:
     before = Determinism.read()
     try:
         _note_wanted(_accelerators().get_accelerator())
+    except ValueError as error:
+        asked = os.environ.get(_VARIABLE)
+        if asked is None:
+            raise
+        if "deepspeed" not in sys.modules:  # its import has failed, and would fail again over what it has left
+            for name in [each for each in sys.modules if each.startswith("deepspeed.")]:
+                del sys.modules[name]
+        raise VariableError(
+            f"{_VARIABLE}={asked!r}: {str(error).rstrip('.')}. Fix: unset it", variable=_VARIABLE
+        ) from error
     finally:
         before.apply()
 

@@ -74,6 +74,10 @@ class _SavedStateMixin(_NamespaceMixin):
         rank, reason = next((rank, reason) for rank, reason in enumerate(reasons) if reason)
         raise CheckpointError(f"rank {rank} could not write {path}, so all ranks stop: {reason}")
 
+    def _save_draft(self, path: Any, save: Callable[[Path], None]) -> None:
+        """Let all ranks write their shards into a draft, which replaces ``path``."""
+        self._replace_together(path, save)
+
     def _replace_together(self, path: Any, save: Callable[[Path], None]) -> None:
         """Let all ranks write a draft, which replaces ``path`` when each of them has finished."""
         target, draft = self.broadcast((Path(path), name_draft(Path(path))))

@@ -59,8 +59,8 @@ class _ShardedMixin(_ParallelMixin):
             raise unreadable(path, reason) from error
 
 
-class _TrainerShardedMixin(_TrainerMixin, _ShardedMixin):
-    """Saves and restores a Trainer's model that is sharded over several devices."""
+class _TrainerShardsMixin(_TrainerMixin):
+    """Saves and restores a Trainer's model, of which every rank has a shard."""
 
     # Skips the methods of strategies with a whole model on each rank: here every rank writes its shards.
 
@@ -75,8 +75,12 @@ class _TrainerShardedMixin(_TrainerMixin, _ShardedMixin):
         """Read the checkpoint, and keep its random states for a fit."""
         checkpoint = super().load_checkpoint(*args, **kwargs)
         if self._fits():
-            self.note_random_states(checkpoint)  # Lightning restores this strategy's optimizers here too
+            self.note_random_states(checkpoint)  # this strategy's optimizers are restored by now
         return checkpoint
+
+
+class _TrainerShardedMixin(_TrainerShardsMixin, _ShardedMixin):
+    """Trains a Trainer's model that is sharded over several devices."""
 
 
 class _FabricShardedMixin(_FabricMixin, _ShardedMixin):

@@ -20,6 +20,7 @@ count = 4
 memory = "2GiB"
 one_per_process = true
 autograd_threads = true
+ordered_streams = true
 [device.lacks]
 complex64 = "no complex numbers"
 [device.lacks_operations]
@@ -71,6 +72,7 @@ def test_a_file_says_everything_there_is(tmp_path: Path) -> None:
     assert device.memory == 2 * 2**30
     assert device.one_per_process
     assert device.autograd_threads
+    assert device.ordered_streams
     assert device.lacks == {"complex64": "no complex numbers"}
     assert device.lacks_operations == {"bmm": "no bmm", "aten::add.Tensor": {"bfloat16": "no sums of bfloat16"}}
     assert device.held_as == {"float64": "float32"}
@@ -88,6 +90,7 @@ def test_what_a_short_file_leaves_out_is_as_on_cpu_sim(tmp_path: Path) -> None:
     assert device.key is None
     assert not device.one_per_process
     assert not device.autograd_threads
+    assert not device.ordered_streams
     assert (device.lacks, device.held_as, device.collective.reduces) == ({}, {}, None)
 
 

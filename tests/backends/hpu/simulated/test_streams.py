@@ -92,6 +92,25 @@ def test_a_tensor_of_the_host_is_recorded_on_no_stream(hpu: ModuleType) -> None:
         torch.ones(1).record_stream(hpu.current_stream())
 
 
+@pytest.mark.shows("the streams of a card keep the order of the script")
+def test_streams_need_no_wait_for_each_other(run: Run) -> None:
+    """The host needs one."""
+    said = run(
+        """
+        with torch.hpu.stream(torch.hpu.Stream()):
+            there = torch.ones(1).pin_memory().to("hpu", non_blocking=True)
+        print((there + 1).item())
+        here = there.to("cpu", non_blocking=True)
+        print(here.item())
+        torch.hpu.synchronize()
+        print(here.item())
+        """,
+        NORTHBRIDGE_CPU_SIM_STREAMS="deferred",
+    )
+
+    assert said == "2.0\nnan\n1.0\n"
+
+
 @pytest.mark.parametrize("what", ["Stream()", "current_stream()", "default_stream()", "stream(None).__enter__()"])
 def test_to_ask_for_a_stream_takes_the_card(run: Run, what: str) -> None:
     said = run(f"print(torch.hpu.is_initialized()); torch.hpu.{what}; print(torch.hpu.is_initialized())")

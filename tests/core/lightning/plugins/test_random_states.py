@@ -83,6 +83,27 @@ def test_the_chip_is_left_alone_where_cuda_would_be(isolate_rng: Any) -> None:
     assert again_on_chip != on_chip
 
 
+def test_a_spawned_rank_seeds_its_chip(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has loaded the chip when it gets the states of its parent."""
+    monkeypatch.setattr(random_states, "held", dict)
+    device = load("cpu_sim").device
+    state = torch.get_rng_state()
+    torch.manual_seed(5)
+    (wanted, _), parents = drawn(), torch.manual_seed(5).get_state()
+    torch.manual_seed(6)
+    snapshot = namespace.fabric_module("utilities.seed")._collect_rng_states()
+    snapshot["torch"] = parents
+
+    namespace.fabric_module("utilities.seed")._set_rng_states(snapshot)
+    seeded = drawn()[0]
+    device.seed(7)
+    namespace.fabric_module("utilities.seed")._set_rng_states(snapshot)
+    left_alone = drawn()[0]
+    torch.set_rng_state(state)
+
+    assert seeded == wanted != left_alone
+
+
 @pytest.mark.usefixtures("held")
 def test_a_forked_process_asks_no_chip_that_its_parent_holds() -> None:
     child = os.fork()

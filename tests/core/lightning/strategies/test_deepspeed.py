@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,10 @@ def evaluated(model: nn.Module) -> list[float]:
         return [cross_entropy(model(inputs), labels).item() for inputs, labels in rows()]
 
 
-class Model(LightningModule):
+class _Steps(nn.Module):
+    optimizers: Any  # of either package's LightningModule
+    manual_backward: Any
+
     def __init__(self, optimizers: int = 1, *, checkpoints: bool = False, every: int = 0) -> None:
         super().__init__()
         self.layers, self.optimizers_made, self.checkpoints, self.every = layers(), optimizers, checkpoints, every
@@ -107,6 +111,10 @@ class Model(LightningModule):
     def configure_optimizers(self) -> Any:
         made = [torch.optim.SGD(self.parameters(), lr=RATE) for _ in range(self.optimizers_made)]
         return made[0] if len(made) == 1 else made or None
+
+
+class Model(_Steps, LightningModule):
+    pass
 
 
 def trainer(strategy: Any = "deepspeed_stage_2", **options: Any) -> Any:
@@ -156,6 +164,15 @@ def prepared(host: Fabric, optimizers: int = 1) -> Any:
 
 
 @case
+def an_early_strategy() -> str:
+    """Runs first: no chip is loaded yet."""
+    os.environ["DS_ACCELERATOR"] = "mlu"  # its package is not here
+    found = refusal(lambda: DeepSpeedStrategy(stage=2))
+    del os.environ["DS_ACCELERATOR"]
+    return found
+
+
+@case
 def a_fabric() -> dict[str, list[float]]:
     found = {}
     for stage in (0, *SHARDED):
@@ -196,6 +213,23 @@ def a_fabrics_refusals() -> dict[str, str]:
         "float64": refusal(lambda: fabric("deepspeed", precision="64-true")),
         "plugin": refusal(lambda: fabric("deepspeed", plugins=[plugin])),
     }
+
+
+@case
+def other_stages() -> dict[str, str]:
+    for stage in (0, 2, 3):
+        fit(DeepSpeedStrategy(stage=stage))[0].save_checkpoint(f"zero{stage}.ckpt")
+    found = {}
+    for saved, stage in ((3, 0), (2, 3), (0, 2), (2, 0), (2, 1)):
+        more = {"ckpt_path": f"zero{saved}.ckpt", "weights_only": False}
+        host = trainer(DeepSpeedStrategy(stage=stage), max_epochs=2)
+        found[f"fit {saved} in {stage}"] = refusal(partial(host.fit, Model(), rows(), **more))
+        host = trainer(DeepSpeedStrategy(stage=stage))
+        found[f"validate {saved} in {stage}"] = refusal(partial(host.validate, Model(), rows(), verbose=False, **more))
+    host = fabric(of_fabric.DeepSpeedStrategy(stage=0))
+    model, _ = prepared(host)
+    found["Fabric"] = refusal(partial(host.load, "zero3.ckpt", {"model": model}))
+    return found
 
 
 @case
@@ -301,10 +335,27 @@ def other_refusals() -> dict[str, str]:
     return found
 
 
+def ranks_of_the_other_packages() -> None:
+    lightning: Any = import_module("pytorch_lightning")
+    model = type("Model", (_Steps, lightning.LightningModule), {})()
+    options: Any = {"accelerator": "cpu_sim", "devices": 2, "use_distributed_sampler": False, **QUIET}
+    host = lightning.Trainer(strategy="deepspeed_stage_3", max_epochs=1, **options)
+    host.fit(model, rows())
+    host.save_checkpoint("ranks.ckpt")
+    strategy = import_module("pytorch_lightning.strategies").DeepSpeedStrategy(stage=3)
+    host = lightning.Trainer(strategy=strategy, max_epochs=2, **options)
+    host.fit(model, rows(), ckpt_path="ranks.ckpt", weights_only=False)
+    found = {"devices": [*model.devices, str(host.strategy.root_device)], "losses": model.losses}
+    fabrics = import_module("lightning_fabric").Fabric(accelerator="cpu_sim", devices=2, strategy="deepspeed")
+    fabrics.launch()
+    prepared_model, optimizer = prepared(fabrics)
+    found["fabric"] = step(fabrics, prepared_model, optimizer)
+    Path(f"{host.global_rank}.json").write_text(json.dumps(found))
+
+
 def main(what: str) -> None:
     if what == "ranks":
-        host, model = fit(devices=2)
-        Path(f"{host.global_rank}.json").write_text(json.dumps([*model.devices, str(host.strategy.root_device)]))
+        ranks_of_the_other_packages()
         return
     Path("found.json").write_text(json.dumps({name: run() for name, run in CASES.items()}))
 
@@ -334,6 +385,32 @@ def test_a_fabric_trains_saves_and_loads(found: dict[str, Any]) -> None:
     for stage in (0, *SHARDED):
         assert found["a_fabric"][f"{stage}"] == near(losses[:4])  # DeepSpeed would clip by default
         assert found["a_fabric"][f"{stage} loaded"] == near([*losses[4:], 4])
+
+
+def test_another_stage_reads_a_checkpoint_or_says_why_not(found: dict[str, Any]) -> None:
+    def other(saved: int, stage: int) -> str:
+        return f"CheckpointError: zero{saved}.ckpt is of ZeRO {saved}, which ZeRO {stage} cannot read. Fix: stage={saved}"
+
+    assert found["other_stages"] == {
+        "fit 3 in 0": other(3, 0),
+        "validate 3 in 0": other(3, 0),
+        "fit 2 in 3": other(2, 3),
+        "validate 2 in 3": other(2, 3),
+        "fit 0 in 2": other(0, 2),
+        "validate 0 in 2": "no error",
+        "fit 2 in 0": other(2, 0),
+        "validate 2 in 0": "no error",
+        "fit 2 in 1": "no error",
+        "validate 2 in 1": "no error",
+        "Fabric": other(3, 0),
+    }
+
+
+def test_an_early_strategy_names_the_wrong_variable(found: dict[str, Any]) -> None:
+    assert found["an_early_strategy"] == (
+        "VariableError: DS_ACCELERATOR='mlu': MLU_Accelerator requires torch_mlu, which is not installed on this"
+        " system. Fix: unset it"
+    )
 
 
 def test_a_fabric_accumulates_or_says_why_not(found: dict[str, Any]) -> None:
@@ -383,11 +460,16 @@ def test_a_rank_is_on_the_device_of_devices(found: dict[str, Any]) -> None:
     assert found["the_second_device"] == ["cpu_sim:1"] * 3
 
 
-def test_each_rank_is_on_its_own_device(tmp_path: Path) -> None:
+def test_two_ranks_of_the_other_packages_train(tmp_path: Path) -> None:
+    """Each on its own device. A Fabric's sampler gives each rank half of the rows."""
     run(tmp_path, "ranks")
 
+    losses = by_torch(epochs=2)[1]
     for rank in range(2):
-        assert json.loads((tmp_path / f"{rank}.json").read_text()) == [f"cpu_sim:{rank}"] * 3
+        told = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert told["devices"] == [f"cpu_sim:{rank}"] * 3
+        assert told["losses"] == near(losses)
+        assert len(told["fabric"]) == 2
 
 
 def test_accumulated_gradients_are_the_larger_batchs(found: dict[str, Any]) -> None:

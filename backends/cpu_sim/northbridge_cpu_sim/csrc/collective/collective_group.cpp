@@ -274,7 +274,7 @@ c10::Stream Collective::own_stream(const Call& call, c10::DeviceIndex index) {
   const std::tuple key(index, call.is_point_to_point, call.peer, call.tag);
   auto stream = streams_.find(key);
   if (stream == streams_.end()) {
-    stream = streams_.emplace(key, make_stream(index)).first;
+    stream = streams_.emplace(key, library_stream(index)).first;
   }
   return stream->second;
 }

@@ -17,6 +17,7 @@ struct Settings {
   bool one_per_process = false; // a process holds one card, with the index 0
   bool autograd_threads = false; // a backward runs on a thread of the device
   bool deferred_streams = false; // copies and collectives take effect when a thread waits for them
+  bool ordered_streams = false; // a device does the work of all streams in the order of the calls
   bool nan_in_fresh_memory = false;
   bool trap_freed_memory = false;
   bool asynchronous_errors = false; // a device keeps its errors until a thread waits for it

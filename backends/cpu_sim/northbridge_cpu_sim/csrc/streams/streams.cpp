@@ -60,7 +60,16 @@ std::atomic<uint64_t> pool_turns{0};
 std::atomic<uint64_t> future_turns{0};
 std::atomic<StreamId> last_stream{kPool + kFutures};
 
+std::atomic<StreamId> last_library_stream{0}; // the ids below 0
+
+// Streams that keep one order are one queue: the default stream's.
+StreamId queue_id(StreamId stream) noexcept {
+  const bool own = stream < 0 || (stream > kPool && stream <= kPool + kFutures);
+  return settings().ordered_streams && !own ? 0 : stream;
+}
+
 Queue& queue_of(c10::DeviceIndex index, StreamId stream) {
+  stream = queue_id(stream);
   auto& all = queues[index];
   const std::lock_guard<std::mutex> lock(all.mutex);
   auto& queue = all.of[stream];
@@ -115,6 +124,10 @@ Stream exchange_stream(const Stream& stream) noexcept {
 
 Stream make_stream(c10::DeviceIndex index) noexcept {
   return Stream(Stream::UNSAFE, {kDeviceType, index}, ++last_stream);
+}
+
+Stream library_stream(c10::DeviceIndex index) noexcept {
+  return Stream(Stream::UNSAFE, {kDeviceType, index}, --last_library_stream);
 }
 
 Stream pool_stream(c10::DeviceIndex index) noexcept {
@@ -196,7 +209,7 @@ void reach_all(c10::DeviceIndex index) {
 }
 
 void wait_for(const Stream& waiting, const Place& place) {
-  const bool own = place.stream == waiting.id() && place.index == waiting.device_index();
+  const bool own = queue_id(place.stream) == queue_id(waiting.id()) && place.index == waiting.device_index();
   if (!own && !is_reached(place)) {
     defer(waiting, {[place](bool) { reach(place); }, {}});
   }
@@ -206,7 +219,10 @@ void forsake(const void* memory, c10::DeviceIndex index, const Streams& known_to
   auto& all = queues[index];
   const std::lock_guard<std::mutex> lock(all.mutex);
   for (auto& [stream, queue] : all.of) {
-    if (std::find(known_to.begin(), known_to.end(), stream) != known_to.end()) {
+    const bool is_known = std::any_of(known_to.begin(), known_to.end(), [stream = stream](StreamId known) {
+      return queue_id(known) == stream;
+    });
+    if (is_known) {
       continue;
     }
     const std::lock_guard<std::mutex> lock_queue(queue->mutex);

@@ -17,6 +17,8 @@ c10::Stream current_stream(c10::DeviceIndex index) noexcept;
 // Makes a stream this thread's current one on its device, and returns the previous one.
 c10::Stream exchange_stream(const c10::Stream& stream) noexcept;
 c10::Stream make_stream(c10::DeviceIndex index) noexcept;
+// For the work of a library, which keeps no order with other streams, even if those keep theirs.
+c10::Stream library_stream(c10::DeviceIndex index) noexcept;
 // One of 32, in turn.
 c10::Stream pool_stream(c10::DeviceIndex index) noexcept;
 // One of 64 others, in turn, for the continuations of one call's future: it gets no other work
