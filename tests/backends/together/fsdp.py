@@ -145,6 +145,13 @@ def error_of(attempt: Callable[[], object]) -> str:
     return ""
 
 
+def said_of(attempt: Callable[[], object]) -> list[str]:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        attempt()
+    return [str(each.message) for each in said if "tensor_parallel_size" in str(each.message)]
+
+
 def in_every_way(distance: Callable[[list[float]], float]) -> dict[str, Any]:
     found: dict[str, Any] = {"fsdp": distance(fit("fsdp")[0].losses)}
     linear: Any = {nn.Linear}
@@ -231,6 +238,8 @@ def main() -> None:
         sizes = {"data_parallel_size": DEVICES, "tensor_parallel_size": 1}
         found["blocks"] = distance(fit(ModelParallelStrategy(**sizes), model=Blocks)[0].losses)  # type: ignore[arg-type]
         found["not averaged"] = error_of(lambda: fit(ModelParallelStrategy(**sizes), model=OneLayer))  # type: ignore[arg-type]
+        pairs: dict[str, Any] = {"data_parallel_size": DEVICES // 2, "tensor_parallel_size": 2}
+        found["not split"] = said_of(lambda: fit(ModelParallelStrategy(**pairs), model=Blocks))
         found["not sharded"] = error_of(lambda: fit(ModelParallelStrategy(), model=Blocks))
     if trainer.is_global_zero:
         print(json.dumps(found))
