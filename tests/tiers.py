@@ -125,7 +125,7 @@ tests/ops/ fast
 tests/soak/ fast
     full test_rounds.py::test_killed_rank
 tests/zoo/ fast
-    full test_sample.py test_imports.py
+    full test_sample.py test_imports.py test_sharding.py
 """
 """A folder and its tier; below it the tests of other tiers, by how their ids go on behind the folder's name."""
 

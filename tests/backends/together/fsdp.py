@@ -90,12 +90,19 @@ def resumed(kind: Any, **options: Any) -> list[float]:
     return [*module.losses, *again.losses]
 
 
-def fabric_losses(strategy: Any, epochs: range, path: Path) -> list[float]:
+def fabric_losses(strategy: Any, epochs: range, path: Path, empty: bool = False) -> list[float]:
     host = lightning.fabric.Fabric(accelerator=ACCELERATOR, devices=DEVICES, strategy=strategy)
     host.launch()
-    inner = build()
     net: Any
-    net, optimizer = host.setup(inner, torch.optim.AdamW(inner.parameters(), 1e-2))
+    if empty:
+        with host.init_module(empty_init=True):
+            inner = build()
+        assert {each.device.type for each in inner.parameters()} == {"meta"}
+        net = host.setup_module(inner)
+        optimizer = host.setup_optimizers(torch.optim.AdamW(net.parameters(), 1e-2))
+    else:
+        inner = build()
+        net, optimizer = host.setup(inner, torch.optim.AdamW(inner.parameters(), 1e-2))
     state: dict[str, Any] = {"net": net, "optimizer": optimizer, "epoch": epochs.start}
     if epochs.start:
         host.load(path, state)
@@ -138,6 +145,13 @@ def error_of(attempt: Callable[[], object]) -> str:
     return ""
 
 
+def said_of(attempt: Callable[[], object]) -> list[str]:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        attempt()
+    return [str(each.message) for each in said if "tensor_parallel_size" in str(each.message)]
+
+
 def in_every_way(distance: Callable[[list[float]], float]) -> dict[str, Any]:
     found: dict[str, Any] = {"fsdp": distance(fit("fsdp")[0].losses)}
     linear: Any = {nn.Linear}
@@ -157,8 +171,8 @@ def in_every_way(distance: Callable[[list[float]], float]) -> dict[str, Any]:
     for kind in ("full", "sharded"):
         path = Path(f"fabric-{kind}.ckpt")
         halves = [
-            fabric_losses(FSDPStrategyOfFabric(state_dict_type=kind, auto_wrap_policy=linear), epochs, path)
-            for epochs in (range(1), range(1, 2))
+            fabric_losses(FSDPStrategyOfFabric(state_dict_type=kind, auto_wrap_policy=linear), epochs, path, empty)
+            for epochs, empty in ((range(1), False), (range(1, 2), kind == "full"))
         ]
         both = zip([*halves[0], *halves[1]], reference, strict=True)
         found[f"fabric {kind}"] = max(abs(one - other) for one, other in both)
@@ -224,6 +238,8 @@ def main() -> None:
         sizes = {"data_parallel_size": DEVICES, "tensor_parallel_size": 1}
         found["blocks"] = distance(fit(ModelParallelStrategy(**sizes), model=Blocks)[0].losses)  # type: ignore[arg-type]
         found["not averaged"] = error_of(lambda: fit(ModelParallelStrategy(**sizes), model=OneLayer))  # type: ignore[arg-type]
+        pairs: dict[str, Any] = {"data_parallel_size": DEVICES // 2, "tensor_parallel_size": 2}
+        found["not split"] = said_of(lambda: fit(ModelParallelStrategy(**pairs), model=Blocks))
         found["not sharded"] = error_of(lambda: fit(ModelParallelStrategy(), model=Blocks))
     if trainer.is_global_zero:
         print(json.dumps(found))

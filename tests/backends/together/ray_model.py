@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from ray.train import lightning as rays  # pyright: ignore[reportMissingImports]
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, DistributedSampler
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
+else:  # of the package that Ray's strategies derive from
+    package = import_module(rays.RayDDPStrategy.__mro__[1].__module__.removesuffix(".strategies.ddp"))
+    Callback, LightningModule = package.Callback, package.LightningModule
+    Trainer, seed_everything = package.Trainer, package.seed_everything
 
 STRATEGIES = {
     "ddp": rays.RayDDPStrategy,
@@ -64,6 +71,7 @@ def fit(chip: str, name: str, epochs: int, *callbacks: Callback, path: Any = Non
         "before": before,
         "library": torch.distributed.get_backend(),
         "device": str(trainer.strategy.root_device),
+        "package": Trainer.__module__.partition(".")[0],
         "losses": model.losses,
         "step": trainer.global_step,
     }

@@ -1,4 +1,7 @@
-"""One rank of trainings in Ray's local mode, in which torchrun starts the workers: ``CHIP STRATEGIES FILE``."""
+"""One rank of trainings in Ray's local mode, in which torchrun starts the workers: ``CHIP STRATEGIES FILE``.
+
+It is where only pytorch_lightning is installed: Ray takes the other package if it finds it.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ray.train import ScalingConfig  # pyright: ignore[reportMissingImports]
-from ray.train.torch import TorchTrainer  # pyright: ignore[reportMissingImports]
-from tests.backends.together.ray_model import expected, fit
+sys.modules["lightning"] = None  # type: ignore[assignment]  # its import fails
+
+from ray.train import ScalingConfig  # noqa: E402  # pyright: ignore[reportMissingImports]
+from ray.train.torch import TorchTrainer  # noqa: E402  # pyright: ignore[reportMissingImports]
+from tests.backends.together.ray_model import expected, fit  # noqa: E402
 
 found: dict[str, Any] = {"expected": expected(1)}
 

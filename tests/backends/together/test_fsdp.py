@@ -14,8 +14,8 @@ SCRIPT = Path(__file__).with_name("fsdp.py")
 CLOSE = 1e-5
 
 
-def run(accelerator: str, devices: int, folder: Path) -> dict[str, Any]:
-    environ = environment_on(accelerator, folder)
+def run(accelerator: str, devices: int, folder: Path, **more: str) -> dict[str, Any]:
+    environ = {**environment_on(accelerator, folder), **more}
     ran = run_forked(SCRIPT, accelerator, str(devices), folder=folder, environ=environ)
     assert ran.status == 0, ran.said
     found: dict[str, Any] = json.loads(next(line for line in ran.said.splitlines() if line.startswith("{")))
@@ -40,14 +40,18 @@ def test_every_way_learns_as_ddp(tmp_path: Path) -> None:
         "ArgumentsError: the ranks would not average the gradient of 'net.1.0.weight'. Fix: fully_shard(model), or"
         " freeze it"
     )
+    assert found["not split"] == [
+        "no DTensor uses tensor_parallel_size=2: do those ranks compute the same? Fix: data_parallel_size=4,"
+        " tensor_parallel_size=1"
+    ]
     assert found["not sharded"] == (
         "ArgumentsError: data_parallel_size=1 shards nothing. Fix: data_parallel_size=4, tensor_parallel_size=1"
     )
 
 
-@pytest.mark.parametrize("accelerator", ["hpu", "sdaa"])
-def test_a_vendors_names_mean_it(accelerator: str, tmp_path: Path) -> None:
-    found = run(accelerator, 2, tmp_path)
+@pytest.mark.parametrize(("accelerator", "mode"), [("hpu", {"PT_HPU_LAZY_MODE": "1"}), ("sdaa", {})])
+def test_a_vendors_names_mean_it(accelerator: str, mode: dict[str, str], tmp_path: Path) -> None:
+    found = run(accelerator, 2, tmp_path, **mode)
 
     is_theirs, way, by_name, by_alias = found["names"]["name"]
     assert (is_theirs, way) == (True, "SHARD_GRAD_OP")

@@ -71,7 +71,7 @@ class TestCluster:
         assert max(first["began"], second["began"]) < min(first["ended"], second["ended"])
 
 
-def test_local_mode_trains_with_each_strategy(tmp_path: Path) -> None:
+def test_local_mode_trains_in_pytorch_lightning(tmp_path: Path) -> None:
     port, names = str(reserve_port()), ("ddp", *OTHERS)
     ranks = [
         subprocess.Popen(
@@ -91,6 +91,7 @@ def test_local_mode_trains_with_each_strategy(tmp_path: Path) -> None:
     assert [each["ddp"]["before"] for each in found] == ["gloo", "gloo"]
     for name in names:
         assert [each[name]["library"] for each in found] == ["simccl", "simccl"]
+        assert [each[name]["package"] for each in found] == ["pytorch_lightning", "pytorch_lightning"]
         assert found[0][name]["losses"] == pytest.approx(found[0]["expected"], rel=1e-5)
 
 

@@ -23,6 +23,18 @@ import json, northbridge
 backend = northbridge.load("kelvin")
 print(json.dumps([northbridge.available()["kelvin"], backend.device.count(), backend.device.label(0)]))
 """
+DENIED = """
+import json
+from northbridge import UnsupportedError
+from northbridge.conformance.run import run
+from northbridge.conformance.runs.scenario import Scenario
+ran = run(Scenario("kelvin", "lightning.pytorch", ("deepspeed", "fsdp"), 2))
+for step in ("deepspeed", "fsdp"):
+    try:
+        print(ran.ranks(step))
+    except UnsupportedError as error:
+        print(error.capability, error)
+"""
 
 
 @pytest.fixture
@@ -102,6 +114,18 @@ def test_denials_do_not_fail_its_collectives(site: Site, tmp_path: Path) -> None
     assert len(ran) > 50, asked.stderr
     assert [test.id for test in ran if test.verdict is not Verdict.PASS] == []
     assert any("float16" in test.id for test in ran)
+
+
+def test_engines_that_it_denies_are_refused_in_the_suites_run(site: Site, tmp_path: Path) -> None:
+    """Such a test of the suite passes, as it fails where the engine works."""
+    ran = run(sys.executable, "-c", DENIED, site=site, folder=tmp_path, environ=SIMULATED, forked=True)
+
+    assert ran.stdout.splitlines() == [
+        "deepspeed strategy='deepspeed' cannot run on 'kelvin': DeepSpeed has no accelerator for it. Fix:"
+        " Trainer(accelerator='kelvin', strategy='ddp')",
+        "fsdp 'kelvin' does not support torch's FSDP: its storages cannot be emptied. Fix: strategy='ddp', or FSDP2 by"
+        " ModelParallelStrategy()",
+    ], ran.stderr
 
 
 def test_its_repository_adopts_the_levels_by_four_classes(site: Site) -> None:

@@ -33,11 +33,18 @@ class _ModelParallelMixin(_ShardedMixin):
                 part.set_force_sum_reduction_for_comms(True)
 
     def _reject_whole(self, module: torch.nn.Module) -> None:
-        """Raise if ``module`` is not spread at all, and note its parameters whose gradients no rank averages."""
+        """Raise if ``module`` is not spread at all, and note its parameters whose gradients no rank averages.
+
+        Warn if ranks that share each layer have no share of any.
+        """
         data, tensor = (self._device_mesh[name] for name in ("data_parallel", "tensor_parallel"))
-        if data.size() == 1 and tensor.size() > 1 and not any(_is_split(each) for each in module.parameters()):
-            raise ArgumentsError(
-                f"data_parallel_size=1 shards nothing. Fix: data_parallel_size={tensor.size()}, tensor_parallel_size=1"
+        if tensor.size() > 1 and not any(_is_split(each, tensor) for each in module.parameters()):
+            fix = f"Fix: data_parallel_size={data.size() * tensor.size()}, tensor_parallel_size=1"
+            if data.size() == 1:
+                raise ArgumentsError(f"data_parallel_size=1 shards nothing. {fix}")
+            # With several nodes these are Lightning's default sizes. The user may split layers without DTensors.
+            self.namespace.fabric_module("utilities.rank_zero").rank_zero_warn(
+                f"no DTensor uses tensor_parallel_size={tensor.size()}: do those ranks compute the same? {fix}"
             )
         self._not_averaged = tuple(_not_averaged(module, data) if data.size() > 1 else ())
 
@@ -83,10 +90,14 @@ class _FabricModelParallelMixin(_FabricShardedMixin, _ModelParallelMixin):
         return module
 
 
-def _is_split(parameter: Any) -> bool:
+def _is_split(parameter: Any, tensor_parallel: Any) -> bool:
+    """Return True if ``parameter`` lies on several ranks of ``tensor_parallel``."""
     from torch.distributed.tensor import DTensor
 
-    return isinstance(parameter, DTensor) and parameter.device_mesh.size() > 1
+    if not isinstance(parameter, DTensor):
+        return False
+    mesh: Any = parameter.device_mesh.mesh
+    return len(set(mesh.flatten().tolist()).intersection(tensor_parallel.mesh.flatten().tolist())) > 1
 
 
 def _not_averaged(module: torch.nn.Module, data_parallel: Any) -> Iterable[tuple[str, torch.nn.Parameter]]:

@@ -68,3 +68,8 @@ class TestLaunchers:
             ends = {line.partition(f", {environment}, ")[2] for line in lines}
             assert len(ends) == 1  # one meeting point, and one set of weights
             assert re.match(rf"{addresses[0]}:(16|15)\d\d\d, weights [0-9a-f]+$", ends.pop())
+
+        said = [line for job in jobs for line in job.said.splitlines() if line.startswith("HYBRID_SHARD: ")]
+        assert sorted(said) == [
+            f"HYBRID_SHARD: rank {rank} holds 33 of 66 in [[0, 1], [2, 3]]" for rank in range(4)
+        ]  # and its weights are DDP's

@@ -13,8 +13,11 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import Trainer, seed_everything
+import torch
+from lightning.pytorch import LightningModule, Trainer, seed_everything
 from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.strategies import FSDPStrategy
+from torch.distributed.fsdp import FullyShardedDataParallel
 
 accelerator, node, first, second, *launchers = sys.argv[1:]
 addresses = (first, second)
@@ -103,12 +106,38 @@ def variables(launcher: str, rank: int) -> dict[str, str]:
     return {**slurm("1006"), **srun(rank)}
 
 
+class Hybrid(BoringModel):
+    """Tells, at its end, what each rank holds of it, and how far it is from ``expected``."""
+
+    def __init__(self, expected: LightningModule) -> None:
+        super().__init__()
+        self.expected = [each.detach().cpu() for each in expected.parameters()]
+
+    def on_train_end(self) -> None:
+        wrapped: Any = self.trainer.model
+        held = sum(each.numel() for each in wrapped.parameters())
+        with FullyShardedDataParallel.summon_full_params(wrapped, writeback=False):
+            whole = [each.detach().cpu() for each in wrapped.parameters()]
+        torch.testing.assert_close(whole, self.expected, rtol=0, atol=1e-5)
+        mesh = wrapped._device_mesh.mesh.tolist()
+        size = sum(each.numel() for each in whole)
+        os.write(1, f"HYBRID_SHARD: rank {self.global_rank} holds {held} of {size} in {mesh}\n".encode())
+
+
+def fit(model: LightningModule, strategy: Any = "auto") -> Trainer:
+    """Train ``model`` for two steps on all nodes."""
+    trainer = Trainer(
+        accelerator=accelerator, devices=RANKS, num_nodes=NODES, max_steps=2, strategy=strategy, **QUIET
+    )
+    trainer.fit(model)
+    return trainer
+
+
 def train(launcher: str) -> None:
     """Train as one rank, and print where it was and what it has learned."""
     seed_everything(1)
-    trainer = Trainer(accelerator=accelerator, devices=RANKS, num_nodes=NODES, max_steps=2, **QUIET)
     model = BoringModel()
-    trainer.fit(model)
+    trainer = fit(model)
     weights = b"".join(each.detach().cpu().numpy().tobytes() for each in model.parameters())
     strategy: Any = trainer.strategy
     environment = type(strategy.cluster_environment).__name__
@@ -116,6 +145,9 @@ def train(launcher: str) -> None:
     meeting = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     digest = hashlib.sha256(weights).hexdigest()[:12]
     os.write(1, f"{launcher}: {place}, {environment}, {meeting}, weights {digest}\n".encode())
+    if launcher == launchers[-1]:
+        seed_everything(1)
+        fit(Hybrid(model), FSDPStrategy(sharding_strategy="HYBRID_SHARD", auto_wrap_policy={torch.nn.Linear}))
 
 
 def start(launcher: str, rank: int) -> int:

@@ -46,5 +46,7 @@ def northbridge_backend() -> northbridge.Backend:
             float16=northbridge.no("its matrix unit has none"),
             float64=northbridge.no("its registers have 32 bits"),
             fork=northbridge.no("its driver does not survive a fork"),
+            fsdp=northbridge.no("its storages cannot be emptied"),
+            deepspeed=northbridge.no("DeepSpeed has no accelerator for it"),
         ),
     )
