@@ -58,11 +58,11 @@ class Ended:
 
 SUITES = (
     Suite("hpu", ("tests/backends/hpu", "tests/backends/simulated"), "hpu", ("standard", "full")),
-    Suite("wrong backends", ("tests/conformance",), tiers=("standard", "full")),
     Suite("the rest", ("--ignore=tests/core", "--ignore=tests/backends/cpu_sim", "--ignore=tests/conformance")),
     Suite("the core", ("tests/core", "--ignore=tests/core/lightning")),
-    Suite("cpu_sim", ("tests/backends/cpu_sim",)),
     Suite("sdaa", ("tests/backends/sdaa", "tests/backends/simulated"), "sdaa", ("standard", "full")),
+    Suite("cpu_sim", ("tests/backends/cpu_sim",)),
+    Suite("wrong backends", ("tests/conformance",), tiers=("standard", "full")),
     Suite("Lightning", ("tests/core/lightning",)),
 )
 """In the order in which three at once end together; the first is the one that is shown."""

@@ -11,7 +11,7 @@ from tests.conformance.wrong_backends import try_backend
 from tests.core.conftest import Site, install_in
 
 from northbridge.conformance.report.report import TestResult
-from northbridge.conformance.runs.shared_runs import FOLDER
+from northbridge.conformance.runs.shared_runs import FOLDER, folder_of_runs
 from northbridge.conformance.suite import MODELS
 from northbridge.conformance.verdict import Verdict
 from northbridge_cpu_sim import ROUNDING_OPTIONS
@@ -32,7 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the runs: the CPU's serves both."""
-    return tmp_path_factory.mktemp("runs")
+    return folder_of_runs() or tmp_path_factory.mktemp("runs")
 
 
 def try_weights(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch, **more: str) -> list[TestResult]:

@@ -26,6 +26,7 @@ from northbridge.conformance.runner.supervisor import watch
 from northbridge.conformance.runs.processes import start_afresh
 from northbridge.conformance.runs.question import ask
 from northbridge.conformance.runs.shared_runs import FOLDER
+from northbridge.conformance.step_by_step import STEP_BY_STEP
 from northbridge.conformance.verdict import Verdict
 from northbridge_cpu_sim import ROUNDING_OPTIONS, STRICT_OPTIONS
 
@@ -139,9 +140,8 @@ def try_backend(
     """Return what came of the tests whose ids hold one of ``only``; a chip that says it is real is not ``forked``."""
     declared = ask("declaration", backend, environ=environ).facts["capabilities"]
     claims = {name: Claim(*said) for name, (kind, *said) in declared.items() if kind == "Claim"}
-    course = watch(
-        backend, (level,), only=only, environ=forking(environ), begin=begin_pytest if forked else start_afresh
-    )
+    environ = forking({**environ, STEP_BY_STEP: "1"})
+    course = watch(backend, (level,), only=only, environ=environ, begin=begin_pytest if forked else start_afresh)
     return [result for result in judge_tests(course, claims) if result.id in course.chosen]
 
 

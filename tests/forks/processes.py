@@ -27,6 +27,9 @@ from northbridge.conformance.runs.run_environment import tells_of_a_launcher
 MOST_SERVERS = 4
 """The number of servers that fork, each of about 300 MB: one for each Lightning package, and one without."""
 
+_UNREAD = ("NORTHBRIDGE_", "PYTEST_", "FAIRCHIP_", "HABANA_", "HLS_", "PT_HPU_", "SDAA_", "TECO_")
+"""Prefixes of variables that the imports of a server do not read: ours, pytest's, and those of the simulated chips."""
+
 _ENTRY = f"""
 import sys
 sys.path.append({str(Path(__file__).parents[2])!r})
@@ -50,12 +53,12 @@ def fork(
     """Fork a process that has torch, to run what :func:`start_afresh` would: ``["-m", module, …]`` or ``[script, …]``.
 
     Such a process is started for every set of variables that it could read, and of modules that it is to have
-    ``imported`` beside torch; of :data:`MOST_SERVERS` the oldest gives way. ``late`` variables are those of which
-    nothing is read before the fork, and win over ``environ``. Of a program that ``starts_ranks`` as scripts, by
-    Lightning, the ranks are forks too (:mod:`tests.forks.ranks`); what one that ``asks_on`` forks by this function,
-    with the same variables and modules, comes from the process that it comes from. It reads ``stdin``, or nothing.
-    Where that process cannot import torch, or has threads, which a fork would lack, the run starts as by
-    :func:`start_afresh`, with a :class:`RuntimeWarning`.
+    ``imported`` beside torch; of :data:`MOST_SERVERS` the one that was asked the longest ago gives way. ``late``
+    variables are those of which nothing is read before the fork, and win over ``environ``. Of a program that
+    ``starts_ranks`` as scripts, by Lightning, the ranks are forks too (:mod:`tests.forks.ranks`); what one that
+    ``asks_on`` forks by this function, with the same variables and modules, comes from the process that it comes from.
+    It reads ``stdin``, or nothing. Where that process cannot import torch, or has threads, which a fork would lack, the
+    run starts as by :func:`start_afresh`, with a :class:`RuntimeWarning`.
     """
     key = _key(environ, imported)
     with _one_at_a_time:
@@ -63,7 +66,7 @@ def fork(
             if len(_servers) == MOST_SERVERS:
                 _servers.pop(next(iter(_servers))).end()
             _servers[key] = _OwnServer(key)
-        server = _servers[key]
+        server = _servers[key] = _servers.pop(key)  # the newest
     program = Program(tuple(command), {**environ, **late}, folder, starts_ranks, asks_on)
     try:
         with open(os.devnull, "rb") as nothing:
@@ -97,13 +100,9 @@ def _key(environ: Mapping[str, str], imported: tuple[str, ...]) -> _Key:
 
 
 def _is_read_before_the_fork(variable: str) -> bool:
-    # Nothing that the server imports reads ours or a launcher's as it is imported. The server sets the autoload's
-    # itself, and pytest writes another text into the last for each test.
-    return not (
-        variable.startswith(("NORTHBRIDGE_", "PYTEST_NORTHBRIDGE_"))
-        or variable in (AUTOLOAD, "PYTEST_CURRENT_TEST")
-        or tells_of_a_launcher(variable)
-    )
+    # pytest writes its own into the environment of the process that it runs in, and a chip its vendor's of the one that
+    # has loaded it. The server sets the autoload's itself.
+    return not (variable.startswith(_UNREAD) or variable == AUTOLOAD or tells_of_a_launcher(variable))
 
 
 class _ServerError(Exception):

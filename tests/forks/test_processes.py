@@ -217,6 +217,24 @@ def test_no_more_than_so_many_processes_wait_to_be_forked(
     assert meanwhile.wait() == 0  # though what it was forked from has ended
 
 
+def test_what_no_import_reads_is_read_in_the_fork(begin: Begin, quick_torch: dict[str, str], tmp_path: Path) -> None:
+    before = len(processes._servers)
+    for variable in ("PYTEST_VERSION", "FAIRCHIP_QUEUES", "HABANA_VISIBLE_MODULES", "PT_HPU_LAZY_MODE"):
+        tell = f"import os\nprint(os.environ[{variable!r}])\n"
+        assert begin("fork", tell, {**quick_torch, variable: "of the run"}).wait() == 0
+        assert (tmp_path / "fork.txt").read_text() == "of the run\n"
+
+    assert len(processes._servers) - before <= 1
+
+
+def test_the_last_that_was_asked_is_kept(begin: Begin, quick_torch: dict[str, str]) -> None:
+    for option in ("kept", *map(str, range(1, MOST_SERVERS)), "kept", "another"):
+        assert begin("fork", "", {**quick_torch, "OPTION": option}).wait() == 0
+
+    assert processes._key({**quick_torch, "OPTION": "kept"}, ()) in processes._servers
+    assert processes._key({**quick_torch, "OPTION": "1"}, ()) not in processes._servers
+
+
 def test_run_without_torch_starts_afresh(
     begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
