@@ -1,4 +1,4 @@
-"""Intel GPUs: the XPU, which torch itself brings, and XCCL between them."""
+"""Intel's GPUs: the XPU, which torch itself knows, and XCCL between them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ def northbridge_backend() -> northbridge.Backend:
     from northbridge_xpu import acceleration, bridge, collective, device
 
     claims = northbridge.Capabilities(
-        float64=northbridge.Claim("unknown", "the data centre's cards compute it, many desktop cards do not"),
-        float8=northbridge.no("no engine that Northbridge knows trains there"),
+        float64=northbridge.Claim("unknown", "Data Center cards compute it, many desktop cards do not"),
+        float8=northbridge.no("neither torchao nor Neural Compressor is known to train there"),
         recompilation=northbridge.no("torch.xpu counts no compiled graphs"),
         data_loaders=northbridge.no("torch.xpu has no loader that decodes on the card"),
     )
+    own = acceleration.XPUAcceleration()
     return northbridge.Backend(
-        "xpu",
-        device.XPUDevice(),
-        collective.XCCL(),
-        bridge.XPUBridge(),
-        claims,
-        acceleration=acceleration.XPUAcceleration(),
+        "xpu", device.XPUDevice(), collective.XCCL(), bridge.XPUBridge(), claims, acceleration=own
     )

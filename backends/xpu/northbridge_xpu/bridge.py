@@ -1,4 +1,4 @@
-"""Where torch's own support of Intel GPUs meets Northbridge."""
+"""Where torch's own support of Intel's GPUs meets Northbridge."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import northbridge
 from northbridge_xpu.cards import cards
 from northbridge_xpu.settings import XPUSettings
 
-INDEX = "https://download.pytorch.org/whl/xpu"
-
 
 class XPUBridge(northbridge.Bridge):
     """Loads nothing: ``import torch`` brings ``torch.xpu``, which works if torch was built for Intel's GPUs."""
@@ -17,32 +15,30 @@ class XPUBridge(northbridge.Bridge):
     def missing(self) -> str | None:
         import torch
 
-        if torch.xpu._is_compiled():
-            return None
-        return f"this torch was built without Intel's GPUs. Fix: pip install torch --index-url {INDEX}"
+        index = "https://download.pytorch.org/whl/xpu"
+        fix = f"this torch was built without Intel's GPUs. Fix: pip install torch --index-url {index}"
+        return None if torch.xpu._is_compiled() else fix
 
     def detect(self) -> int | None:
-        return super().detect() if self.missing() is None else 0
+        return 0 if self.missing() else None
 
     def check_environment(self) -> None:
-        XPUSettings.read().reject_tiles_of_cards()
+        XPUSettings.read()
 
     def check_count(self, count: int) -> None:
-        if self.missing() is None:
+        if not self.missing():
             XPUSettings.read().reject_absent(count)
 
     def load(self) -> None:
-        missing = self.missing()
-        if missing is not None:
+        if missing := self.missing():
             raise northbridge.SoftwareMissingError(missing, backend=self.backend)
 
     def count_cards(self, devices: Collection[int], *, total: int) -> int | None:
         settings, found = XPUSettings.read(), cards()
-        if settings.devices_are_cards or settings.ze_affinity_mask or not found or total % len(found):
+        if settings.ze_flat_device_hierarchy == "COMPOSITE" or settings.ze_affinity_mask or not found:
             return None
-        tiles = total // len(found)
-        return len({device // tiles for device in devices})
+        tiles, others = divmod(total, len(found))
+        return None if others else len({device // tiles for device in devices})
 
     def describe_machine(self) -> dict[str, object]:
-        found = cards()
-        return {"cards": "unknown: xpu-smi is not installed" if found is None else list(found)}
+        return {"cards": cards() or "unknown: xpu-smi is not installed"}
