@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
+from importlib.util import find_spec
+from pathlib import Path
 
 import northbridge
 from northbridge_xpu.cards import cards
 from northbridge_xpu.settings import XPUSettings
 
+_MISSING = "this torch was built without Intel's GPUs. Fix: pip install torch --index-url"
+
 
 class XPUBridge(northbridge.Bridge):
-    """Loads nothing: ``import torch`` brings ``torch.xpu``, which works if torch was built for Intel's GPUs."""
+    """Loads nothing but torch: ``torch.xpu`` is there, and works if torch was built for Intel's GPUs."""
 
     def missing(self) -> str | None:
-        import torch
-
-        index = "https://download.pytorch.org/whl/xpu"
-        fix = f"this torch was built without Intel's GPUs. Fix: pip install torch --index-url {index}"
-        return None if torch.xpu._is_compiled() else fix
-
-    def detect(self) -> int | None:
-        return 0 if self.missing() else None
+        there = northbridge.get(self.backend).capabilities.simulated or _is_built()
+        return None if there else f"{_MISSING} https://download.pytorch.org/whl/xpu"
 
     def check_environment(self) -> None:
         XPUSettings.read()
 
     def check_count(self, count: int) -> None:
-        if not self.missing():
+        if self.missing() is None:
             XPUSettings.read().reject_absent(count)
 
     def load(self) -> None:
-        if missing := self.missing():
-            raise northbridge.SoftwareMissingError(missing, backend=self.backend)
+        import torch.xpu  # noqa: F401 - a device of torch's own
 
     def count_cards(self, devices: Collection[int], *, total: int) -> int | None:
         settings, found = XPUSettings.read(), cards()
@@ -42,3 +40,12 @@ class XPUBridge(northbridge.Bridge):
 
     def describe_machine(self) -> dict[str, object]:
         return {"cards": cards() or "unknown: xpu-smi is not installed"}
+
+
+def _is_built() -> bool:
+    """Return True if this torch was built for Intel's GPUs; import nothing to find out."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return bool(torch.xpu._is_compiled())
+    found = find_spec("torch")
+    return found is not None and any(Path(str(found.origin)).with_name("lib").glob("*c10_xpu*"))
