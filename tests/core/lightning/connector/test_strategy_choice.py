@@ -11,6 +11,7 @@ from tests.core.lightning.conftest import Build, Claims
 import northbridge
 from northbridge.capabilities import Claim, no, yes
 from northbridge.discovery import current
+from northbridge.discovery.installed import names
 from northbridge.errors import (
     BackendNotFoundError,
     ClusterError,
@@ -284,18 +285,18 @@ def test_a_class_derived_from_what_is_refused_is_refused_too(namespace: Namespac
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("asked", "hint"),
     [
-        ("cpu_simm", "no backend 'cpu_simm' is installed; found cpu_sim, hpu, sdaa. Did you mean 'cpu_sim'?"),
-        ("CPU_SIM", "no backend 'CPU_SIM' is installed; found cpu_sim, hpu, sdaa. Did you mean 'cpu_sim'?"),
-        ("xpu", "no backend 'xpu' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
-        ("npu", "no backend 'npu' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
-        ("mlu", "no backend 'mlu' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
-        ("musa", "no backend 'musa' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
-        ("acme", "no backend 'acme' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
+        ("cpu_simm", "Did you mean 'cpu_sim'?"),
+        ("CPU_SIM", "Did you mean 'cpu_sim'?"),
+        ("mlu", "`northbridge list` says more"),
+        ("musa", "`northbridge list` says more"),
+        ("acme", "`northbridge list` says more"),
     ],
 )
-def test_a_name_that_nobody_has_is_refused_with_the_nearest(build: Build, asked: str, found: str) -> None:
+def test_a_name_that_nobody_has_is_refused_with_the_nearest(build: Build, asked: str, hint: str) -> None:
+    found = f"no backend {asked!r} is installed; found {', '.join(names())}. {hint}"
+
     with pytest.raises(BackendNotFoundError) as refusal:
         build(accelerator=asked)
 
