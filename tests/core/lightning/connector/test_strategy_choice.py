@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import importlib
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from bench.plugin import announce
 from tests.core.lightning.conftest import Build, Claims
 
 import northbridge
@@ -300,7 +302,21 @@ def test_a_name_that_nobody_has_is_refused_with_the_nearest(build: Build, asked:
     with pytest.raises(BackendNotFoundError) as refusal:
         build(accelerator=asked)
 
-    assert str(refusal.value).startswith(f"{found} (Lightning: You selected an invalid accelerator name")
+    assert str(refusal.value).startswith(
+        f"no backend {asked!r} is installed; found {', '.join(names())}. {found}"
+        " (Lightning: You selected an invalid accelerator name"
+    )
+
+
+def test_a_name_of_another_distribution_is_refused_with_it(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = announce(tmp_path, "other", "other") / "entry_points.txt"
+    entries.write_text("[northbridge.distributions]\nquartz = northbridge_quartz\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(BackendNotFoundError, match=r"\. Fix: install northbridge-quartz \(Lightning: You selected"):
+        build(accelerator="quartz", devices=1)
 
 
 @pytest.mark.parametrize("asked", ["cpuu", "cuda ", "gpus", "CPU", "GPU", "mp"])
