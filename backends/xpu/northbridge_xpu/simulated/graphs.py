@@ -1,0 +1,41 @@
+"""The names of ``torch._C`` about graphs, for ``torch.xpu``: torch's graphs of any accelerator."""
+
+from __future__ import annotations
+
+import itertools
+
+from torch._C import _acceleratorGraph
+from typing_extensions import Self
+
+_handles = itertools.count(1)
+_captures = 0
+
+
+class _XPUGraph(_acceleratorGraph):
+    """A graph of the simulated chip, under torch's names."""
+
+    def __new__(cls, keep_graph: bool = False) -> Self:
+        return super().__new__(cls, keep_graph)
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        super().__init__(keep_graph)
+
+    def capture_begin(self, pool: tuple[int, int] | None = None) -> None:
+        """Capture the work of the device from now on."""
+        global _captures
+        super().capture_begin(pool=pool)
+        _captures += 1
+
+    def capture_end(self) -> None:
+        """End the capture."""
+        global _captures
+        _captures -= 1
+        super().capture_end()
+
+
+def _xpu_graph_pool_handle() -> tuple[int, int]:
+    return 0, next(_handles)
+
+
+def _xpu_isCurrentStreamCapturing() -> bool:
+    return _captures > 0
