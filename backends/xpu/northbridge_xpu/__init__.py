@@ -11,12 +11,9 @@ def northbridge_backend() -> northbridge.Backend:
     from northbridge_xpu import acceleration, bridge, collective, device
 
     claims = northbridge.Capabilities(
-        float64=northbridge.Claim("unknown", "Data Center cards compute it, many desktop cards do not"),
         float8=northbridge.no("neither torchao nor Neural Compressor is known to train there"),
         recompilation=northbridge.no("torch.xpu counts no compiled graphs"),
         data_loaders=northbridge.no("torch.xpu has no loader that decodes on the card"),
     )
-    own = acceleration.XPUAcceleration()
-    return northbridge.Backend(
-        "xpu", device.XPUDevice(), collective.XCCL(), bridge.XPUBridge(), claims, acceleration=own
-    )
+    parts = device.XPUDevice(), collective.XCCL(), bridge.XPUBridge(), claims
+    return northbridge.Backend("xpu", *parts, acceleration=acceleration.XPUAcceleration())

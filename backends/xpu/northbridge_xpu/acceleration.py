@@ -1,7 +1,5 @@
 """What the chip has beyond torch's own operators."""
 
-from __future__ import annotations
-
 import northbridge
 
 

@@ -11,15 +11,19 @@ import northbridge
 from northbridge_xpu.cards import cards
 from northbridge_xpu.settings import XPUSettings
 
-_MISSING = "this torch was built without Intel's GPUs. Fix: pip install torch --index-url"
+INDEX = "https://download.pytorch.org/whl/xpu"
 
 
 class XPUBridge(northbridge.Bridge):
     """Loads nothing but torch: ``torch.xpu`` is there, and works if torch was built for Intel's GPUs."""
 
     def missing(self) -> str | None:
-        there = northbridge.get(self.backend).capabilities.simulated or _is_built()
-        return None if there else f"{_MISSING} https://download.pytorch.org/whl/xpu"
+        torch, spec = sys.modules.get("torch"), find_spec("torch")
+        libraries = Path(spec.origin).with_name("lib").glob("*c10_xpu*") if spec and spec.origin else ()
+        built = torch.xpu._is_compiled() if torch else any(libraries)  # the latter imports nothing
+        if built or northbridge.get("xpu").capabilities.simulated:
+            return None
+        return f"this torch was built without Intel's GPUs. Fix: pip install torch --index-url {INDEX}"
 
     def check_environment(self) -> None:
         XPUSettings.read()
@@ -40,12 +44,3 @@ class XPUBridge(northbridge.Bridge):
 
     def describe_machine(self) -> dict[str, object]:
         return {"cards": cards() or "unknown: xpu-smi is not installed"}
-
-
-def _is_built() -> bool:
-    """Return True if this torch was built for Intel's GPUs; import nothing to find out."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        return bool(torch.xpu._is_compiled())
-    found = find_spec("torch")
-    return found is not None and any(Path(str(found.origin)).with_name("lib").glob("*c10_xpu*"))

@@ -15,6 +15,5 @@ def cards() -> list[dict[str, object]] | None:
     try:
         return None if text is None else [dict(card) for card in json.loads(text)["device_list"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise northbridge.DetectionError(
-            f"`xpu-smi discovery -j` printed no device_list: {text!r:.60}. Fix: upgrade it", backend="xpu"
-        ) from error
+        said = f"`xpu-smi discovery -j` printed no device_list: {text!r:.60}. Fix: upgrade it"
+        raise northbridge.DetectionError(said, backend="xpu") from error

@@ -1,7 +1,5 @@
 """XCCL: torch's process group over Intel's oneCCL."""
 
-from __future__ import annotations
-
 import northbridge
 
 

@@ -1,7 +1,5 @@
 """An Intel GPU, as torch sees it."""
 
-from __future__ import annotations
-
 import northbridge
 
 

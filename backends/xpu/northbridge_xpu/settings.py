@@ -22,14 +22,13 @@ class XPUSettings(northbridge.VendorSettings):
 
     def reject_absent(self, found: int) -> None:
         """Raise :class:`northbridge.SettingsError` if torch's ``found`` devices are not those that the user chose."""
-        named = {each.strip() for each in (self.ze_affinity_mask or "").split(",") if each}
+        mask, selector = self.ze_affinity_mask or "", self.oneapi_device_selector
+        named = {each.strip() for each in mask.split(",")} - {""}
         if self.ze_flat_device_hierarchy == "COMPOSITE":
             named = {each.split(".")[0] for each in named}  # two tiles of a card are one device
         if named and len(named) != found:
-            name, said, fix = "ZE_AFFINITY_MASK", f"{self.ze_affinity_mask!r} names {len(named)}", "xpu-smi discovery"
-        elif found == 0 and self.oneapi_device_selector:
-            name, said, fix = "ONEAPI_DEVICE_SELECTOR", f"{self.oneapi_device_selector!r} hides them", "sycl-ls"
-        else:
-            return
-        text = f"{name}={said}; torch.xpu counts {found} devices. Fix: see {fix}"
-        raise northbridge.SettingsError(text, variable=name)
+            said = f"ZE_AFFINITY_MASK={mask!r} names {len(named)} devices; torch.xpu counts {found}"
+            raise northbridge.SettingsError(f"{said}. Fix: see xpu-smi discovery", variable="ZE_AFFINITY_MASK")
+        if selector and not found:
+            said = f"ONEAPI_DEVICE_SELECTOR={selector!r} leaves torch.xpu no device. Fix: unset it"
+            raise northbridge.SettingsError(said, variable="ONEAPI_DEVICE_SELECTOR")
