@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.backends.simulation.chip import SimChip
-from tests.backends.simulation.page import Page
-
 import northbridge_xpu
 from northbridge_xpu.simulated.record import RECORD
+from tests.backends.simulation.chip import SimChip
+from tests.backends.simulation.page import Page
 
 INTEL = SimChip(
     name="xpu",
@@ -17,7 +16,7 @@ INTEL = SimChip(
     imports="import torch\nimport northbridge\nnorthbridge.load('xpu')\n",
     collective="xccl",
     variables=("ZE", "ONEAPI"),
-    page=Page("docs/xpu.md"),
+    page=Page("docs/simulated-intel-gpus.md"),
     scripts=Path(__file__).parent / "scripts",
     modes={"flat": {"ZE_FLAT_DEVICE_HIERARCHY": "FLAT"}},
     eight_ranks="xpu available: True (simulated), using: 8 devices (4 cards)",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import types
 import uuid as uuids
-import sys
 from dataclasses import dataclass, field
 
 import torch
@@ -52,11 +50,11 @@ class _XpuDeviceProperties:
 def _xpu_init() -> None:
     """Initialize the chip, and give ``torch.xpu`` its generators, as the C++ code does."""
     chip.init()
-    torch.xpu.default_generators = chip.default_generators
-    vars(torch.xpu)["_get_device_properties"] = _get_device_properties
+    vars(torch.xpu).update(default_generators=chip._default_generators(), _get_device_properties=_get_device_properties)
 
 
 def _get_device_properties(device: int) -> _XpuDeviceProperties:
+    """Return the properties of a device."""
     return _XpuDeviceProperties(
         name=chip.get_device_name(device),
         total_memory=chip.mem_get_info(device)[1],
@@ -65,34 +63,42 @@ def _get_device_properties(device: int) -> _XpuDeviceProperties:
 
 
 def _xpu_isInBadFork() -> bool:
+    """Return True if this process was forked after its parent had used a device."""
     return chip._is_in_bad_fork()
 
 
 def _xpu_getDeviceCount() -> int:
+    """Count the devices that this process sees."""
     return len(machine.visible())
 
 
 def _xpu_getDevice() -> int:
+    """Return the current device."""
     return chip.current_device()
 
 
 def _xpu_setDevice(device: int) -> None:
+    """Make a device the current one."""
     chip.set_device(device)
 
 
 def _xpu_exchangeDevice(device: int) -> int:
+    """Make a device the current one, and return the one before."""
     return chip._exchange_device(device)
 
 
 def _xpu_maybeExchangeDevice(device: int) -> int:
+    """Do the same, which costs nothing that could be saved."""
     return chip._maybe_exchange_device(device)
 
 
 def _xpu_canDeviceAccessPeer(device: int, peer: int) -> bool:
+    """Return True if one device can copy from the other directly."""
     return chip.can_device_access_peer(device, peer)
 
 
 def _xpu_synchronize(device: int) -> None:
+    """Wait for the work of a device."""
     chip.synchronize(device)
 
 

@@ -7,6 +7,8 @@ import itertools
 from torch._C import _acceleratorGraph
 from typing_extensions import Self
 
+from northbridge_xpu.simulated.memory import without
+
 _handles = itertools.count(1)
 _captures = 0
 
@@ -32,10 +34,14 @@ class _XPUGraph(_acceleratorGraph):
         _captures -= 1
         super().capture_end()
 
+    raw_xpu_graph = raw_xpu_graph_exec = without("graph of SYCL's")
+
 
 def _xpu_graph_pool_handle() -> tuple[int, int]:
+    """Return the number of a new pool."""
     return 0, next(_handles)
 
 
 def _xpu_isCurrentStreamCapturing() -> bool:
+    """Return True while a graph captures."""
     return _captures > 0

@@ -47,18 +47,22 @@ class _XpuEventBase(torch.Event):
 
 
 def _xpu_getCurrentStream(device: int) -> tuple[int, int, int]:
+    """Return the stream's number, the device and its type."""
     return _facts_of(chip.current_stream(device))
 
 
 def _xpu_getCurrentRawStream(device: int) -> int:
+    """Return the address of the stream's queue, for compiled code."""
     return chip.current_stream(device).stream_id
 
 
 def _xpu_setStream(stream_id: int, device_index: int, device_type: int) -> None:
+    """Make a stream the current one of its device."""
     chip.set_stream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
 
 
 def _xpu_getStreamFromExternal(data_ptr: int, device: int) -> tuple[int, int, int]:
+    """Return the facts of a stream for a queue that other code has made."""
     return data_ptr, device, _facts_of(chip.current_stream(device))[2]
 
 

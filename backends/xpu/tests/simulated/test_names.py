@@ -104,9 +104,7 @@ def test_hierarchy_and_mask_choose_the_devices(variables: dict[str, str], count:
 
 def test_torch_with_real_support_is_refused() -> None:
     done = run(
-        "import torch, northbridge\n"
-        "torch._C._has_xpu = True\n"
-        "northbridge.load('xpu')\n",
+        "import torch, northbridge\ntorch._C._has_xpu = True\nnorthbridge.load('xpu')\n",
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )
 
