@@ -37,8 +37,22 @@ class _XpuStreamBase(torch.Stream):
 class _XpuEventBase(torch.Event):
     """An event of the simulated chip, under torch's names."""
 
+    _clock: torch.Event
+
     def __new__(cls, enable_timing: bool = False) -> Self:
-        return super().__new__(cls, "xpu", enable_timing=enable_timing)
+        event = super().__new__(cls, "xpu", enable_timing=enable_timing)
+        # torch measures between events that are exactly of its own class.
+        event._clock = torch.Event("xpu", enable_timing=enable_timing)
+        return event
+
+    def record(self, stream: torch.Stream) -> None:
+        """Record the event in a stream."""
+        super().record(stream)
+        self._clock.record(stream)
+
+    def elapsed_time(self, other: _XpuEventBase) -> float:
+        """Return the milliseconds from this event to the other."""
+        return self._clock.elapsed_time(other._clock)
 
     @property
     def sycl_event(self) -> int:
