@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import northbridge
 
-
 _SHOWN = (
     "inference_mode",
     "bfloat16",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import northbridge_xpu
-from northbridge_xpu.simulated.record import RECORD
 from tests.backends.simulation.chip import SimChip
 from tests.backends.simulation.page import Page
+
+import northbridge_xpu
+from northbridge_xpu.simulated.record import RECORD
 
 INTEL = SimChip(
     name="xpu",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Literal
 
 from torch._C import _acceleratorGraph
 from typing_extensions import Self
@@ -22,10 +23,14 @@ class _XPUGraph(_acceleratorGraph):
     def __init__(self, keep_graph: bool = False) -> None:
         super().__init__(keep_graph)
 
-    def capture_begin(self, pool: tuple[int, int] | None = None) -> None:
+    def capture_begin(
+        self,
+        pool: tuple[int, int] | None = None,
+        capture_error_mode: Literal["default", "global", "thread_local", "relaxed"] = "default",
+    ) -> None:
         """Capture the work of the device from now on."""
         global _captures
-        super().capture_begin(pool=pool)
+        super().capture_begin(pool, capture_error_mode)
         _captures += 1
 
     def capture_end(self) -> None:

@@ -45,14 +45,14 @@ class _XpuEventBase(torch.Event):
         event._clock = torch.Event("xpu", enable_timing=enable_timing)
         return event
 
-    def record(self, stream: torch.Stream) -> None:
+    def record(self, stream: torch.Stream | None = None) -> None:
         """Record the event in a stream."""
         super().record(stream)
         self._clock.record(stream)
 
-    def elapsed_time(self, other: _XpuEventBase) -> float:
+    def elapsed_time(self, other: torch.Event) -> float:
         """Return the milliseconds from this event to the other."""
-        return self._clock.elapsed_time(other._clock)
+        return self._clock.elapsed_time(other._clock if isinstance(other, _XpuEventBase) else other)
 
     @property
     def sycl_event(self) -> int:
