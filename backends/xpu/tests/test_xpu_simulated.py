@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,8 +44,6 @@ def used() -> set[str]:
 
 def run(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a process that simulates the chip."""
-    import os
-
     environ = {**os.environ, "NORTHBRIDGE_SIMULATE": "xpu", **variables}
     return subprocess.run(
         [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=300, check=False
@@ -91,6 +90,7 @@ def test_module_has_what_torchs_own_code_gives_it() -> None:
         ({"ZE_AFFINITY_MASK": "3,1,3"}, 2, 64),
         ({"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE"}, 6, 128),
         ({"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE", "ZE_AFFINITY_MASK": "0.1,4.0"}, 2, 64),
+        ({"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE", "NORTHBRIDGE_XPU_SIM_TILES": "1"}, 12, 64),
     ],
 )
 def test_hierarchy_and_mask_choose_the_devices(variables: dict[str, str], count: int, memory: int) -> None:
@@ -116,8 +116,10 @@ def test_simulation_needs_no_autoload_of_torch() -> None:
     done = run(
         "import torch, northbridge\n"
         "print(torch.xpu._is_compiled())\n"
-        "print(northbridge.load('xpu').capabilities.simulated, torch.ones(2, device='xpu').sum().item())\n",
+        "xpu = northbridge.load('xpu')\n"
+        "print(xpu.capabilities.simulated, torch.ones(2, device='xpu').sum().item())\n"
+        "print(xpu.bridge.count_cards([0, 1, 2], total=12))\n",
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )
 
-    assert done.stdout.splitlines()[-2:] == ["False", "True 2.0"], done.stderr
+    assert done.stdout.splitlines()[-3:] == ["False", "True 2.0", "2"], done.stderr
