@@ -28,6 +28,7 @@ AFRESH = (
     "docs/ray.md",
     "docs/simulated-gaudi.md",
     "docs/simulated-teco.md",
+    "docs/xpu.md",
     *VENDORS,
 )
 """The pages that a user begins with, those that set what is read at ``import torch``, and those with other packages."""
