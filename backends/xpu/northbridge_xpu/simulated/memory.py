@@ -15,11 +15,11 @@ _numbers = itertools.count(1)
 def without(what: str) -> Callable[..., NoReturn]:
     """Return a function that raises :class:`northbridge.NotSimulatedError`, for what the simulated chip lacks."""
 
-    def refuse(*_: object, **__: object) -> NoReturn:
+    def reject(*_: object, **__: object) -> NoReturn:
         text = f"the simulated Intel GPU has no {what}; see docs/simulated-intel-gpus.md"
         raise northbridge.NotSimulatedError(text, backend="xpu")
 
-    return refuse
+    return reject
 
 
 _xpu_memorySnapshot = without("snapshot of its memory")
