@@ -28,6 +28,7 @@ AFRESH = (
     "docs/ray.md",
     "docs/simulated-gaudi.md",
     "docs/simulated-teco.md",
+    "docs/xpu.md",
     *VENDORS,
 )
 """The pages that a user begins with, those that set what is read at ``import torch``, and those with other packages."""
@@ -42,7 +43,19 @@ COMMANDS = [
 """The commands of ours in fences that show a terminal, each with what it prints."""
 
 
+APART = [f"northbridge-{file.parent.name}" for file in (ROOT / "backends").glob("*/pyproject.toml")]
+"""Distributions of their own, which a page shows only if it names them."""
+
+
 def _environ(page: str, install: Install) -> dict[str, str]:
+    environ = _environ_of(page, install)
+    path = [str(Path(__file__).with_name("hidden")), *filter(None, [environ.get("PYTHONPATH")])]
+    text = PAGES[page].read_text()
+    hidden = " ".join(name for name in APART if name not in text)
+    return {**environ, "PYTHONPATH": os.pathsep.join(path), "HIDDEN_DISTRIBUTIONS": hidden}
+
+
+def _environ_of(page: str, install: Install) -> dict[str, str]:
     if page in ("docs/deepspeed.md", "docs/float8.md", "docs/ray.md"):
         return with_engines()
     if page not in VENDORS:
