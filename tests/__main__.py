@@ -56,6 +56,8 @@ class Ended:
     """pytest's results of its tests; there are none where pytest itself was ended."""
 
 
+_ON_INTEL = tuple(f"tests/backends/simulated/test_{name}.py" for name in ("conformance", "layers", "sharded"))
+
 SUITES = (
     Suite("hpu", ("tests/backends/hpu", "tests/backends/simulated"), "hpu", ("standard", "full")),
     Suite("the rest", ("--ignore=tests/core", "--ignore=tests/backends/cpu_sim", "--ignore=tests/conformance")),
@@ -64,6 +66,9 @@ SUITES = (
     Suite("cpu_sim", ("tests/backends/cpu_sim",)),
     Suite("wrong backends", ("tests/conformance",), tiers=("standard", "full")),
     Suite("Lightning", ("tests/core/lightning",)),
+    Suite("simulated xpu", _ON_INTEL, "xpu", ("full",)),
+    # A distribution of its own, with a pytest as a third party has it; only the tiers are this repository's.
+    Suite("xpu", ("-c", "pyproject.toml", "-p", "tests.tiers", "backends/xpu/tests")),
 )
 """In the order in which three at once end together; the first is the one that is shown."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from importlib.util import find_spec
@@ -12,9 +13,9 @@ from typing import ClassVar
 class Bridge(ABC):
     """The vendor's software: its detection, loading, preparation and step markers.
 
-    The order of calls in a rank: :meth:`detect`, :meth:`check_environment`, :meth:`prepare`, :meth:`load`,
-    :meth:`prepare_rank`, the device is selected, the process group starts, and then :meth:`after_backward` and
-    :meth:`after_step` in every step.
+    The order of calls in a rank: :meth:`detect`, :meth:`missing`, :meth:`check_environment`, :meth:`prepare`,
+    :meth:`load`, :meth:`prepare_rank`, the device is selected, the process group starts, and then
+    :meth:`after_backward` and :meth:`after_step` in every step.
     """
 
     package: ClassVar[str | None] = None
@@ -52,9 +53,21 @@ class Bridge(ABC):
 
         Called by ``auto``, by ``is_available()`` and before a run. It should take milliseconds: read a device file, or
         ask a management library with a time limit. None means "count in a child process", which loads the software.
-        That child is started only if :attr:`package` is installed and :meth:`check_environment` raises nothing.
+        That child is started only if :meth:`missing` finds nothing and :meth:`check_environment` raises nothing.
         """
         return None
+
+    def missing(self) -> str | None:
+        """Describe the part of the vendor's software that is not installed; None if nothing is missing.
+
+        The text completes "backend 'acme' (northbridge-acme 1.0): …". It may end with ``Fix:`` and what to install;
+        otherwise the fix is to install the vendor's package. Called before :meth:`load`, and where no device is found.
+        It takes milliseconds and imports neither torch nor the vendor's software. By default it looks for
+        :attr:`package`. Override it for software without a package, such as a device that torch has in some builds.
+        """
+        if self.package is None or is_installed(self.package):
+            return None
+        return f"its software {self.package!r} is not installed"
 
     def check_count(self, count: int) -> None:
         """Raise an error if the environment contradicts ``count``. Called after each count."""
@@ -82,7 +95,11 @@ class Bridge(ABC):
         """
 
     def prepare(self) -> None:
-        """Set variables that the vendor's import reads; keep those that the user set. Called before :meth:`load`."""
+        """Set variables that the vendor's import reads; keep those that the user set. Called before :meth:`load`.
+
+        If ``import torch`` has imported the vendor's software, as torch's autoload does, the import has read its
+        variables already. This method can then set only what is read later, at the first use of a card.
+        """
 
     def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
         """Set the variables that the first use of a card reads. Called per rank, before it selects card ``index``."""
@@ -99,4 +116,5 @@ class Bridge(ABC):
 
 def is_installed(package: str) -> bool:
     """Return True if the top-level package of ``package`` is found. Looking deeper would import the vendor's code."""
-    return find_spec(package.partition(".")[0]) is not None
+    top = package.partition(".")[0]
+    return sys.modules.get(top) is not None or find_spec(top) is not None

@@ -23,9 +23,8 @@ BROKEN: dict[str, tuple[str, str]] = {
     "load_needs_software": (
         "SoftwareMissingError",
         (
-            "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3): its software is not installed:"
-            " ModuleNotFoundError: No module named 'torch_load_needs_software'. Fix: install the vendor's"
-            " package"
+            "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3): its software"
+            " 'torch_load_needs_software' is not installed. Fix: install the vendor's package"
         ),
     ),
     "load_raises": (
@@ -356,7 +355,7 @@ class TestBringUp:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.version, "cuda", "12.8")
         monkeypatch.setattr(torch.xpu, "is_available", lambda: True)
-        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+        monkeypatch.setattr(torch.mps, "is_available", lambda: False)
 
         with pytest.warns(UserWarning, match="is simulated") as caught:
             loaded.load(make(simulated=True))
