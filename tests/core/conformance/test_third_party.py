@@ -28,7 +28,6 @@ DENIALS = (
     'fsdp=northbridge.no("its storages cannot be emptied"), deepspeed=northbridge.no("DeepSpeed has no accelerator for it"),'
 )
 DENIED = """
-import json
 from northbridge import UnsupportedError
 from northbridge.conformance.run import run
 from northbridge.conformance.runs.scenario import Scenario
