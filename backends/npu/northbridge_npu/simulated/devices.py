@@ -50,7 +50,7 @@ def synchronize(device: DeviceLike = None) -> None:
     chip.synchronize(device)
 
 
-def is_bf16_supported(including_emulation: bool = False) -> bool:
+def is_bf16_supported() -> bool:
     """Return whether the card has bfloat16."""
     _lazy_init()
     return machine.has_bfloat16()
