@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from importlib.util import find_spec
@@ -12,9 +13,9 @@ from typing import ClassVar
 class Bridge(ABC):
     """The vendor's software: its detection, loading, preparation and step markers.
 
-    The order of calls in a rank: :meth:`detect`, :meth:`check_environment`, :meth:`prepare`, :meth:`load`,
-    :meth:`prepare_rank`, the device is selected, the process group starts, and then :meth:`after_backward` and
-    :meth:`after_step` in every step.
+    The order of calls in a rank: :meth:`detect`, :meth:`missing`, :meth:`check_environment`, :meth:`prepare`,
+    :meth:`load`, :meth:`prepare_rank`, the device is selected, the process group starts, and then
+    :meth:`after_backward` and :meth:`after_step` in every step.
     """
 
     package: ClassVar[str | None] = None
@@ -52,9 +53,21 @@ class Bridge(ABC):
 
         Called by ``auto``, by ``is_available()`` and before a run. It should take milliseconds: read a device file, or
         ask a management library with a time limit. None means "count in a child process", which loads the software.
-        That child is started only if :attr:`package` is installed and :meth:`check_environment` raises nothing.
+        That child is started only if :meth:`missing` finds nothing and :meth:`check_environment` raises nothing.
         """
         return None
+
+    def missing(self) -> str | None:
+        """Describe the part of the vendor's software that is not installed; None if nothing is missing.
+
+        The text completes "backend 'acme' (northbridge-acme 1.0): …". It may end with ``Fix:`` and what to install;
+        otherwise the fix is to install the vendor's package. Called before :meth:`load`, and where no device is found.
+        It takes milliseconds and imports nothing of the vendor's. By default it looks for :attr:`package`. Override it
+        if the software has no package of its own, such as a device that torch has only in some builds.
+        """
+        if self.package is None or is_installed(self.package):
+            return None
+        return f"its software {self.package!r} is not installed"
 
     def check_count(self, count: int) -> None:
         """Raise an error if the environment contradicts ``count``. Called after each count."""
@@ -99,4 +112,5 @@ class Bridge(ABC):
 
 def is_installed(package: str) -> bool:
     """Return True if the top-level package of ``package`` is found. Looking deeper would import the vendor's code."""
-    return find_spec(package.partition(".")[0]) is not None
+    top = package.partition(".")[0]
+    return sys.modules.get(top) is not None or find_spec(top) is not None

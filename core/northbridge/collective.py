@@ -29,6 +29,12 @@ class Collective(ABC):
     name: ClassVar[str]
     """The library's name in ``torch.distributed``, such as ``"accl"``."""
 
+    other_names: ClassVar[tuple[str, ...]] = ()
+    """Further names in ``torch.distributed`` under which the vendor's libraries run on the chip.
+
+    A user may choose one by ``process_group_backend=``. Only :attr:`name` is used otherwise.
+    """
+
     takes_device_id: ClassVar[bool] = False
     """True if ``init_process_group(device_id=…)`` works. torch then binds the group to the device at once."""
 
@@ -61,11 +67,13 @@ class Collective(ABC):
         timeout: timedelta | None,
         device: torch.device,
         store: Store | None = None,
+        library: str | None = None,
     ) -> None:
-        """Start the default process group on this library.
+        """Start the default process group on this library, or on ``library``, one of :attr:`other_names`.
 
         :func:`northbridge.launch.process_group.start` calls it once in each rank. The device is selected, and
         ``MASTER_ADDR`` and ``MASTER_PORT`` are set. ``store`` is the ranks' rendezvous; None leaves it to torch.
+        ``library`` is passed only if the user asked for one of the other names.
         """
         import torch.distributed
 
@@ -74,7 +82,7 @@ class Collective(ABC):
             options["device_id"] = device
         if store is not None:
             options["store"] = store
-        torch.distributed.init_process_group(self.name, rank=rank, world_size=world_size, **options)
+        torch.distributed.init_process_group(library or self.name, rank=rank, world_size=world_size, **options)
 
     def assert_carries(self, device: torch.device, group: ProcessGroup | None = None) -> None:
         """Raise :class:`CollectiveError` unless ``group`` sends tensors of ``device`` over this library.
@@ -88,7 +96,7 @@ class Collective(ABC):
         config = torch.distributed.get_backend_config(group)
         carriers = dict(each.split(":", 1) for each in config.split(",") if ":" in each)
         found = carriers.get(device.type, "nothing")
-        if found != self.name:
+        if found not in (self.name, *self.other_names):
             raise CollectiveError(
                 f"{device.type!r} needs {self.name!r}, but the process group uses {found!r} ({config!r}). Fix:"
                 f" torch.distributed.init_process_group({self.name!r})"

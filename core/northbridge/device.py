@@ -116,9 +116,25 @@ class Device(ABC):
     def autocast_dtypes(self) -> tuple[torch.dtype, ...]:
         """Return the dtypes that ``torch.autocast(type)`` accepts. Called before mixed precision is set up.
 
-        torch turns autocast off, with a warning, for any other dtype.
+        torch turns autocast off, with a warning, for any other dtype. It asks the module of a renamed device type for
+        ``get_amp_supported_dtype``. The modules of torch's own device types, such as ``torch.xpu``, have no such
+        function: the default for them is bfloat16 and float16.
         """
+        import torch
+
+        if not hasattr(self.module, "get_amp_supported_dtype") and not is_renamed(self.type):
+            return torch.bfloat16, torch.float16
         return tuple(self._call("get_amp_supported_dtype"))
+
+    def grad_scaler(self) -> torch.amp.GradScaler:
+        """Return a new scaler of gradients for ``16-mixed``. Called when that precision is set up.
+
+        Override it if the vendor has its own, for example to find an overflow of any rank. A scaler that the user
+        passes takes precedence. FSDP uses torch's ``ShardedGradScaler`` instead.
+        """
+        import torch
+
+        return torch.amp.GradScaler(device=self.type)
 
     def _call(self, function: str, *arguments: Any) -> Any:
         try:

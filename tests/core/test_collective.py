@@ -242,6 +242,12 @@ class TestAGroup:
         Gloo().assert_carries(CPU)
         Gloo().assert_carries(CPU, dist.group.WORLD)
 
+    def test_another_name_of_the_vendors_is_accepted(self) -> None:
+        class Both(ACCL):
+            other_names: ClassVar = ("gloo",)
+
+        Both().assert_carries(CPU)
+
     def test_another_library_under_the_device_is_refused(self) -> None:
         with pytest.raises(northbridge.CollectiveError) as caught:
             ACCL().assert_carries(CPU)

@@ -106,6 +106,31 @@ def test_current_index_without_current_device(monkeypatch: pytest.MonkeyPatch) -
     assert Card().current_index() == 2
 
 
+def test_autocast_dtypes_of_torchs_own_device_type() -> None:
+    """torch.cpu, torch.cuda and torch.xpu have no get_amp_supported_dtype."""
+    dtypes = Card().autocast_dtypes()
+
+    assert dtypes == (torch.bfloat16, torch.float16)
+    for dtype in dtypes:
+        with torch.autocast("cpu", dtype):
+            assert torch.is_autocast_enabled("cpu")
+
+
+def test_autocast_dtypes_of_a_renamed_type_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.autocast itself fails without the function there."""
+    monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "cpu")
+
+    with pytest.raises(northbridge.UnsupportedError, match=r"torch\.cpu has no get_amp_supported_dtype\. Fix:"):
+        Card().autocast_dtypes()
+
+
+def test_grad_scaler_is_torchs_of_the_device_type() -> None:
+    scaler = Card().grad_scaler()
+
+    assert type(scaler) is torch.amp.GradScaler
+    assert scaler._device == "cpu"
+
+
 def test_the_root_device_has_the_index_that_was_asked_for() -> None:
     assert Card().root(1) == torch.device("cpu", 1)
 

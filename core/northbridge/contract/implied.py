@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from northbridge.backend import Backend
 from northbridge.contract.signature import IncomparableError, difference, parse, signature_of
-from northbridge.device import Device
+from northbridge.device import Device, is_renamed
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,8 @@ class ImpliedLine:
     signature: str
     claims: tuple[str, ...] = ()
     """The claims that it serves; it is not needed if the chip denies them all."""
+    renamed: bool = False
+    """True if only a renamed device type needs it."""
 
 
 IMPLIED: Mapping[str, ImpliedLine] = MappingProxyType(
@@ -32,7 +34,7 @@ IMPLIED: Mapping[str, ImpliedLine] = MappingProxyType(
         "random_state": ImpliedLine("get_rng_state", "() -> Tensor", ("random_numbers",)),
         "set_random_state": ImpliedLine("set_rng_state", "(state, /)", ("random_numbers",)),
         "seed": ImpliedLine("manual_seed_all", "(seed, /)", ("random_numbers",)),
-        "autocast_dtypes": ImpliedLine("get_amp_supported_dtype", "() -> list", ("bfloat16", "float16")),
+        "autocast_dtypes": ImpliedLine("get_amp_supported_dtype", "() -> list", ("bfloat16", "float16"), renamed=True),
     }
 )
 """The line of each method's default. ``empty_cache`` and ``current_index`` need no function of the module."""
@@ -48,7 +50,8 @@ def broken_defaults(backend: Backend) -> list[str]:
     for method, line in IMPLIED.items():
         is_default = getattr(type(device), method) is getattr(Device, method)
         is_denied = bool(line.claims) and all(claims[name].denied for name in line.claims)
-        reason = _reason_against(line, device) if is_default and not is_denied else ""
+        is_needed = is_default and not is_denied and (is_renamed(device.type) or not line.renamed)
+        reason = _reason_against(line, device) if is_needed else ""
         if reason:
             deny = f", or deny {' and '.join(line.claims)}" if line.claims else ""
             problems.append(

@@ -14,6 +14,7 @@ from northbridge.contract import contract_of, reject_broken
 from northbridge.discovery.current import loaded, note_loaded, note_put_into_torch
 from northbridge.discovery.installed import describe, names
 from northbridge.discovery.nested_tensors import do_without_nested_tensors
+from northbridge.discovery.simulated import is_simulable
 from northbridge.errors import (
     ClusterError,
     DeviceTypeTakenError,
@@ -59,6 +60,20 @@ def _bring_up(backend: Backend) -> None:
         _warn_of_hidden_hardware(backend)
 
 
+def reject_missing_software(backend: Backend) -> None:
+    """Raise :class:`SoftwareMissingError` if the bridge of ``backend`` says that its software is missing."""
+    missing = backend.bridge.missing()
+    if missing is not None:
+        raise SoftwareMissingError(_say_missing(backend, missing), backend=backend.name)
+
+
+def _say_missing(backend: Backend, missing: str) -> str:
+    fix = "" if "Fix:" in missing else ". Fix: install the vendor's package"
+    offered = is_simulable(backend.name) and not backend.capabilities.simulated
+    simulate = f", or set NORTHBRIDGE_SIMULATE={backend.name}" if offered else ""
+    return f"{describe(backend.name)}: {missing}{fix}{simulate}"
+
+
 def _reject_foreign_device_type(backend: Backend) -> None:
     import torch
 
@@ -92,6 +107,7 @@ def _load(backend: Backend) -> None:
 
     in_place = torch.save, torch.load
     try:
+        reject_missing_software(backend)
         backend.bridge.check_environment()
         backend.bridge.prepare()
         _import_software(backend)
@@ -104,11 +120,8 @@ def _load(backend: Backend) -> None:
     except (NorthbridgeError, KeyboardInterrupt):
         raise
     except ModuleNotFoundError as error:
-        raise SoftwareMissingError(
-            f"{describe(backend.name)}: its software is not installed: {describe_error(error)}. Fix: install"
-            " the vendor's package",
-            backend=backend.name,
-        ) from error
+        missing = f"its software is not installed: {describe_error(error)}"
+        raise SoftwareMissingError(_say_missing(backend, missing), backend=backend.name) from error
     except BaseException as error:  # SystemExit too, and a panic in Rust
         _blame_environment(error)
         raise SoftwareLoadError(

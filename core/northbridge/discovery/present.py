@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import TypeGuard
 
 from northbridge.backend import Backend
-from northbridge.bridge import is_installed
 from northbridge.discovery.declared import get, is_declared
 from northbridge.discovery.installed import describe, names
 from northbridge.discovery.loaded import load
@@ -81,7 +80,7 @@ def _count(backend: Backend) -> object:
     bridge = backend.bridge
     count: object = bridge.detect()
     if count is None:
-        if bridge.package is not None and not is_installed(bridge.package):
+        if bridge.missing() is not None:
             count = 0
         else:
             bridge.check_environment()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from northbridge import flight_recorder
 from northbridge.errors import CollectiveError, VariableError
@@ -25,8 +25,9 @@ def start(
     timeout: timedelta | None,
     device: torch.device,
     store: Store | None = None,
+    library: str | None = None,
 ) -> None:
-    """Start the default process group of this rank on ``collective``.
+    """Start the default process group of this rank on ``collective``, or on ``library``, another of its names.
 
     The strategies for several devices call it once per rank, after selecting the device and setting ``MASTER_ADDR`` and
     ``MASTER_PORT``, or with the ``store`` in which the ranks meet. Raises :class:`CollectiveError` if torch has no
@@ -35,19 +36,21 @@ def start(
     """
     import torch.distributed
 
-    _reject_torchcomms(collective.name)
+    name = library or collective.name
+    _reject_torchcomms(name)
     flight_recorder.begin(rank, world_size)
     ignore_doubt_about_device()
     if store is None:
         store = store_of_attempt(rank, world_size, timeout)
+    other: dict[str, Any] = {} if name == collective.name else {"library": name}
     try:
-        collective.initialize(rank=rank, world_size=world_size, timeout=timeout, device=device, store=store)
+        collective.initialize(rank=rank, world_size=world_size, timeout=timeout, device=device, store=store, **other)
     except AssertionError as error:
         known = torch.distributed.Backend.backend_list
-        if collective.name in known:
+        if name in known:
             raise
         raise CollectiveError(
-            f"torch has no backend {collective.name!r}; found {', '.join(known)}. Fix: Collective.register() it"
+            f"torch has no backend {name!r}; found {', '.join(known)}. Fix: Collective.register() it"
         ) from error
 
 

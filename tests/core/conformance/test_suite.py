@@ -25,9 +25,8 @@ def test_test_is_skipped_without_the_vendors_software(install: Install) -> None:
     said = install("load_needs_software").python(ASKS)
 
     assert said.stdout == (
-        "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3): its software is not installed:"
-        " ModuleNotFoundError: No module named 'torch_load_needs_software'. Fix: install the vendor's"
-        " package\n"
+        "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3): its software"
+        " 'torch_load_needs_software' is not installed. Fix: install the vendor's package\n"
     )
 
 

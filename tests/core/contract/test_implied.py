@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
+import torch
 
 import northbridge
 from northbridge.contract.implied import IMPLIED, broken_defaults
@@ -42,13 +43,18 @@ def test_module_like_torch_cuda_breaks_nothing(problems: Any) -> None:
     assert problems(Card(), NOTHING) == []
 
 
-def test_missing_function_is_told(problems: Any) -> None:
+def test_missing_function_is_told(problems: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "anvil")
     (told,) = problems(Card(), NOTHING, get_amp_supported_dtype=None)
 
     assert told == (
         "Card.autocast_dtypes() calls torch.anvil.get_amp_supported_dtype() -> list, and it is not there. Fix:"
         " override autocast_dtypes(), or deny bfloat16 and float16"
     )
+
+
+def test_own_device_type_needs_no_autocast_dtypes(problems: Any) -> None:
+    assert problems(Card(), NOTHING, get_amp_supported_dtype=None) == []
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,25 @@ def test_capabilities_that_raise_are_told(write_plugin: Callable[[str, str], Sit
     assert report(found)["device_problems"] == [told]
 
 
+def test_missing_software_is_told_in_the_bridges_words(write_plugin: Callable[[str, str], Site]) -> None:
+    """With no device, and also by `list`; tests/core/lightning/accelerators has the same sentence of a Trainer."""
+    words = "this torch was built without it. Fix: pip install torch --index-url https://brittle.example"
+    site = write_plugin(
+        "brittle", f"Software.detect = lambda self: 0\nSoftware.missing = lambda self: {words!r}\ndel Software.load"
+    )
+
+    examined = northbridge(site, "doctor", "brittle", "--json")
+    listed = northbridge(site, "list", "--json")
+
+    sentence = f"backend 'brittle' (brittle 1.0): {words}"
+    found = json.loads(examined.stdout)
+    assert (report(found)["states"]["status"], report(found)["states"]["reason"]) == ("no software", sentence)
+    assert ["software missing", sentence] in [[each["level"], each["what"]] for each in found["advice"]]
+    assert examined.returncode == 3
+    (row,) = (each for each in json.loads(listed.stdout)["backends"] if each["name"] == "brittle")
+    assert (row["status"], row["reason"], listed.returncode) == ("no software", sentence, 0)
+
+
 @pytest.mark.parametrize(
     ("deed", "told"),
     [

@@ -63,7 +63,7 @@ def test_what_is_simply_not_there_is_no_error(install: Install, without_lightnin
 
     software, hardware = backend("load_needs_software", run), backend("no_hardware", run)
     assert (software["status"], software["loadable"], software["devices"]) == ("no software", False, 0)
-    assert "No module named 'torch_load_needs_software'. Fix: install the vendor's package" in software["reason"]
+    assert "its software 'torch_load_needs_software' is not installed. Fix: install" in software["reason"]
     # What another process of this tree was told, in the variable above, is asked anew.
     assert (hardware["status"], hardware["loadable"], hardware["devices"]) == ("no hardware", True, 0)
     assert hardware["reason"] == "this machine has no such device"

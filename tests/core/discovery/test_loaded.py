@@ -23,9 +23,8 @@ BROKEN: dict[str, tuple[str, str]] = {
     "load_needs_software": (
         "SoftwareMissingError",
         (
-            "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3): its software is not installed:"
-            " ModuleNotFoundError: No module named 'torch_load_needs_software'. Fix: install the vendor's"
-            " package"
+            "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3): its software"
+            " 'torch_load_needs_software' is not installed. Fix: install the vendor's package"
         ),
     ),
     "load_raises": (

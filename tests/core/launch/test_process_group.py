@@ -30,6 +30,17 @@ def test_unregistered_library_is_told_with_those_found(monkeypatch: pytest.Monke
     assert not dist.is_initialized()
 
 
+def test_the_asked_library_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(reserve_port()))
+
+    start(ACCL(), rank=0, world_size=1, timeout=None, device=CPU, library="gloo")
+    try:
+        assert dist.get_backend() == "gloo"
+    finally:
+        dist.destroy_process_group()
+
+
 def test_torchcomms_is_refused_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
     monkeypatch.setattr(dist, "init_process_group", lambda *args, **kwargs: asked.update(kwargs))

@@ -8,12 +8,10 @@ from abc import ABC
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from northbridge.bridge import is_installed
 from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get
-from northbridge.discovery.loaded import load
+from northbridge.discovery.loaded import load, reject_missing_software
 from northbridge.discovery.present import detect, missing_software
-from northbridge.discovery.simulated import is_simulable
 from northbridge.errors import (
     HardwareMissingError,
     NorthbridgeError,
@@ -210,13 +208,7 @@ def load_with_hardware(name: str) -> Backend:
     """
     backend = get(name)
     if detect(backend) < 1:
-        package = backend.bridge.package
-        if package is not None and not is_installed(package):
-            raise SoftwareMissingError(
-                f"accelerator={name!r}: its software {package!r} is not installed. Fix: install the vendor's package"
-                + (f", or set NORTHBRIDGE_SIMULATE={name}" if is_simulable(name) else ""),
-                backend=name,
-            )
+        reject_missing_software(backend)
         missing = missing_software(backend)
         if missing is not None:
             raise SoftwareMissingError(missing, backend=name)

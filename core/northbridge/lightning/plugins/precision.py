@@ -92,7 +92,8 @@ def mixed_precision(namespace: Namespace, backend: Backend, precision: str) -> A
     if precision not in _MIXED:
         return None
     reject_autocast(backend, precision)
-    return namespace.module("plugins").MixedPrecision(precision, backend.device.type)
+    scaler = backend.device.grad_scaler() if precision == "16-mixed" else None
+    return namespace.module("plugins").MixedPrecision(precision, backend.device.type, scaler)
 
 
 def reject_autocast(backend: Backend, precision: str) -> None:

@@ -162,17 +162,20 @@ class _ParallelMixin(_ChipMixin):
             timeout=timeout,
             device=self.root_device,
             store=store,
+            library=self._process_group_backend,
         )
         leave_at_the_end(timeout, self._launcher)
 
     def _get_process_group_backend(self) -> str:
         name: str = self.backend.collective.name
+        others: tuple[str, ...] = self.backend.collective.other_names
         asked = self._process_group_backend
-        if asked not in (None, name):
+        if asked not in (None, name, *others):
+            names = " or ".join(map(repr, (name, *others)))
             raise CollectiveError(
-                f"process_group_backend={asked!r}: {self.backend.name!r} needs {name!r}. Fix: leave it out"
+                f"process_group_backend={asked!r}: {self.backend.name!r} needs {names}. Fix: leave it out"
             )
-        return name
+        return asked or name
 
     def all_reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
         """Reduce a tensor over the ranks, in place, as Lightning documents; return any other value unchanged.

@@ -13,6 +13,7 @@ from tests.core.lightning.conftest import Build, Claims
 
 from northbridge.capabilities import no
 from northbridge.discovery.declared import get
+from northbridge.discovery.installed import describe
 from northbridge.discovery.named import load
 from northbridge.errors import HardwareMissingError, SoftwareMissingError, UnsupportedError, WrongDeviceError
 from northbridge.lightning.accelerators import accelerator as room
@@ -248,7 +249,7 @@ def test_a_missing_package_is_told_from_a_missing_chip(monkeypatch: pytest.Monke
         room.load_with_hardware("cpu_sim")
 
     assert str(caught.value) == (
-        "accelerator='cpu_sim': its software 'torch_hal9000.chip' is not installed. Fix: install the vendor's package"
+        f"{describe('cpu_sim')}: its software 'torch_hal9000.chip' is not installed. Fix: install the vendor's package"
     )
 
 
@@ -262,10 +263,22 @@ def test_the_simulation_of_a_missing_chip_is_offered(install_here: Install, monk
         room.load_with_hardware("stood_in")
 
     assert str(caught.value) == (
-        "accelerator='stood_in': its software 'torch_stood_in' is not installed. Fix: install"
-        " the vendor's package, or set NORTHBRIDGE_SIMULATE=stood_in"
+        f"{describe('stood_in')}: its software 'torch_stood_in' is not installed. Fix: install the vendor's package,"
+        " or set NORTHBRIDGE_SIMULATE=stood_in"
     )
     assert caught.value.backend == "stood_in"
+
+
+def test_missing_software_is_told_in_the_bridges_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tests/core/diagnostics/test_backend_report.py has the same sentence of `list` and the doctor."""
+    bridge = type(get("cpu_sim").bridge)
+    monkeypatch.setattr(bridge, "detect", lambda self: 0)
+    monkeypatch.setattr(bridge, "missing", lambda self: "this torch was built without it. Fix: another", raising=False)
+
+    with pytest.raises(SoftwareMissingError) as caught:
+        room.load_with_hardware("cpu_sim")
+
+    assert str(caught.value) == f"{describe('cpu_sim')}: this torch was built without it. Fix: another"
 
 
 def test_missing_software_is_told_from_no_device(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +288,7 @@ def test_missing_software_is_told_from_no_device(install_here: Install, monkeypa
     monkeypatch.setattr(bridge, "package", None)
     monkeypatch.setattr(bridge, "detect", lambda self: 0)
 
-    with pytest.raises(SoftwareMissingError, match="its software is not installed: ModuleNotFoundError: No module"):
+    with pytest.raises(SoftwareMissingError, match="its software 'torch_load_needs_software' is not installed"):
         room.load_with_hardware("load_needs_software")
 
 
@@ -286,4 +299,4 @@ def test_software_the_child_misses_is_named_by_load(install_here: Install, monke
     with pytest.raises(SoftwareMissingError) as caught:
         room.load_with_hardware("load_needs_software")
 
-    assert "its software is not installed: ModuleNotFoundError: No module named" in str(caught.value)
+    assert "its software 'torch_load_needs_software' is not installed" in str(caught.value)

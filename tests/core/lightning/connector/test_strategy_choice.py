@@ -469,6 +469,20 @@ def test_gloo_for_the_chips_tensors_is_refused(namespace: Namespace, build: Buil
     assert str(refusal.value) == "process_group_backend='gloo': 'cpu_sim' needs 'simccl'. Fix: leave it out"
 
 
+def test_another_library_of_the_vendors_may_be_asked_for(
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(northbridge.load("cpu_sim").collective), "other_names", ("simlccl",), raising=False)
+
+    def strategy(asked: str) -> Any:
+        mine = strategies(namespace).DDPStrategy(process_group_backend=asked)
+        return build(accelerator="cpu_sim", devices=2, strategy=mine).strategy
+
+    assert strategy("simlccl").process_group_backend == "simlccl"
+    with pytest.raises(CollectiveError, match=r"'gloo': 'cpu_sim' needs 'simccl' or 'simlccl'\. Fix: leave it out"):
+        strategy("gloo")
+
+
 # --- What stays Lightning's
 
 

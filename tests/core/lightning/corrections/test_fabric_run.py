@@ -98,7 +98,7 @@ def test_fabric_run_with_an_absent_chip_says_so(fabric: Path) -> None:
     run = ran(fabric, *FABRIC_RUN, "--accelerator=sdaa", "script.py", NORTHBRIDGE_SIMULATE="")
 
     assert run.returncode == 1
-    assert "accelerator='sdaa': its software 'torch_sdaa' is not installed" in run.stderr
+    assert ": its software 'torch_sdaa' is not installed. Fix:" in run.stderr
 
 
 def test_the_variable_of_a_fabric_chooses_the_chip(fabric: Path) -> None:

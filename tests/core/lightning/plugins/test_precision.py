@@ -39,6 +39,16 @@ def test_16_mixed_scales_gradients_on_the_chip(build: Build) -> None:
     assert plugin.scaler._device == "cpu_sim"
 
 
+def test_16_mixed_uses_the_devices_scaler(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scaler(GradScaler): ...
+
+    device = type(named.load("cpu_sim").device)
+    monkeypatch.setattr(device, "grad_scaler", lambda self: Scaler(device=self.type), raising=False)
+
+    assert type(precision_of(build(accelerator="cpu_sim", devices=1, precision="16-mixed")).scaler) is Scaler
+    assert precision_of(build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")).scaler is None
+
+
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
 def test_a_mixed_precision_is_logged_in_lightnings_words(build: Build, logged: list[str], precision: str) -> None:
     host = build(accelerator="cpu_sim", devices=1, precision=precision)

@@ -8,7 +8,6 @@ import sys
 def answer(name: str) -> dict[str, object]:
     """Return two results of ``detect`` of the backend ``name``, and all available backends."""
     import northbridge
-    from northbridge.bridge import is_installed
     from northbridge.discovery.present import detect
 
     backend = northbridge.get(name)
@@ -22,6 +21,6 @@ def answer(name: str) -> dict[str, object]:
     return {
         "detected": found,
         "available": northbridge.available(),
-        "installed": backend.bridge.package is None or is_installed(backend.bridge.package),
+        "installed": backend.bridge.missing() is None,
         "modules": modules,
     }
