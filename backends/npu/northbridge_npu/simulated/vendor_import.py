@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from northbridge_npu.simulated.record import RECORD
 from northbridge_npu.simulated.settings import NPUSimSettings
@@ -12,11 +11,10 @@ _AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 _BEFORE = os.environ.get(_AUTOLOAD, "1")
 
 
-def begin() -> bool:
-    """Turn torch's entry points off, as the import does at first; return True if torch was imported already."""
+def begin() -> None:
+    """Turn torch's entry points off, as the import does at first."""
     RECORD.note(_AUTOLOAD, "write")
     os.environ[_AUTOLOAD] = "0"
-    return "torch" in sys.modules
 
 
 def load() -> None:
@@ -39,7 +37,12 @@ def load() -> None:
     activity.NPU = activity.PrivateUse1  # type: ignore[attr-defined]
 
 
-def end(*, with_torch: bool) -> None:
-    """Put torch's switch back; earlier releases did so only where ``import torch`` had called their entry point."""
-    if with_torch or NPUSimSettings.read().restores:
-        os.environ[_AUTOLOAD] = _BEFORE
+def end() -> None:
+    """Put torch's switch back; earlier releases leave that to torch, which calls the entry point at its own import."""
+    if NPUSimSettings.read().restores:
+        put_switch_back()
+
+
+def put_switch_back() -> None:
+    """Put torch's switch back, for the processes that this one starts."""
+    os.environ[_AUTOLOAD] = _BEFORE

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from northbridge_npu.simulated.vendor_import import begin as _begin
+from northbridge_npu.simulated.vendor_import import begin as _begin, end as _end, load as _load
 
-_with_torch = _begin()
-
-from northbridge_npu.simulated.vendor_import import end as _end, load as _load
-
+_begin()  # before it imports torch, as the vendor's
 _load()
 
 from northbridge_npu.simulated.record import RECORD as _RECORD
+from northbridge_npu.simulated.vendor_import import put_switch_back as _autoload
 
 __version__ = "2.14.0+simulated"
 
-_end(with_torch=_with_torch)
+_end()
 
 _RECORD.watch(__name__)
