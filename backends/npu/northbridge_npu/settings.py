@@ -15,7 +15,7 @@ class NPUSettings(northbridge.VendorSettings):
     )
 
     def reject_disorder(self) -> None:
-        """Raise :class:`northbridge.SettingsError` if the NPUs are out of order: the vendor's software sees none then."""
+        """Raise :class:`northbridge.SettingsError` if the NPUs are out of order, so that the vendor sees none."""
         chosen = self.ascend_rt_visible_devices
         if chosen is not None and list(chosen) != sorted(chosen):
             raise northbridge.SettingsError(

@@ -60,11 +60,10 @@ class Source:
 
     def signature(self, thing: Thing) -> Signature:
         """Return the signature of a function, or of a class's constructor. Raises UnreadableError."""
-        node, module = thing.node, thing.module
+        node = thing.node
         is_method = isinstance(node, ast.ClassDef)
         if isinstance(node, ast.ClassDef):
-            constructor = self._constructor(thing)
-            node, module = constructor.node, constructor.module
+            node = self._constructor(thing)
         if not isinstance(node, FUNCTION):
             raise UnreadableError("it is made at run time")
         names = {_last_name(each): ast.unparse(each) for each in node.decorator_list}
@@ -143,10 +142,10 @@ class Source:
             raise UnreadableError(unknown)
         raise NotThereError(f"{owner.node.name} has no {part!r}")
 
-    def _constructor(self, thing: Thing) -> Thing:
+    def _constructor(self, thing: Thing) -> ast.AST | None:
         for name in ("__init__", "__new__"):
             try:
-                return self._of_class(thing, name)
+                return self._of_class(thing, name).node
             except NotThereError:
                 continue
         raise UnreadableError("it has no constructor of its own")

@@ -55,9 +55,9 @@ class Wheel:
     @cached_property
     def modules(self) -> dict[str, str]:
         """The file of each module in Python, by the module's name."""
-        files = (PurePosixPath(each) for each in self._files if each.endswith(".py"))
-        parts = ((file.parts[:-1] if file.stem == "__init__" else (*file.parts[:-1], file.stem), file) for file in files)
-        return {".".join(path): str(file) for path, file in parts if path}
+        files = [PurePosixPath(each) for each in self._files if each.endswith(".py")]
+        paths = [file.parent if file.stem == "__init__" else file.with_suffix("") for file in files]
+        return {".".join(path.parts): str(file) for path, file in zip(paths, files, strict=True) if path.parts}
 
     @cached_property
     def extensions(self) -> frozenset[str]:
@@ -89,15 +89,16 @@ class Wheel:
 
     def naming(self, word: str) -> Iterator[str]:
         """Yield the files that contain ``word``: modules first, then compiled ones."""
-        whole = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])")
-        yield from (file for module, file in self.modules.items() if whole.search(self.text(module)))
-        yield from (file for file in self._files if ".so" in file and self._contains(file, word.encode()))
+        whole = rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])"
+        in_text, in_bytes = re.compile(whole), re.compile(whole.encode())
+        yield from (file for module, file in self.modules.items() if in_text.search(self.text(module)))
+        yield from (file for file in self._files if ".so" in file and self._contains(file, in_bytes, len(word)))
 
-    def _contains(self, file: str, word: bytes) -> bool:
+    def _contains(self, file: str, word: re.Pattern[bytes], length: int) -> bool:
         before = b""
         with self._archive.open(file) as stream:
             while block := stream.read(2**20):
-                if word in before + block:
+                if word.search(before + block):
                     return True
-                before = block[-len(word) :]
+                before = block[-length - 1 :]
         return False

@@ -43,7 +43,10 @@ class WheelReport:
             f"{count[verdict]} {verdict}" for verdict in _VERDICTS
         )
         yield ""
-        yield "The wheel was read as source: nothing of it was installed or run. *Not readable* is what shows at run time alone."
+        yield (
+            "The wheel was read as source: nothing of it was installed or run. *Not readable* is what shows at run time"
+            " alone."
+        )
         yield ""
         yield "| line | symbol | kind | required | verdict | where, or why |"
         yield "|---|---|---|---|---|---|"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from northbridge_cpu_sim import SimulatedDevice
@@ -16,7 +17,9 @@ def npu() -> SimulatedDevice:
     """Return the properties of this machine's NPUs, including their number."""
     described = SimulatedDevice.read(Path(__file__).with_name("device.toml")).as_set()
     older = "bfloat16 is not supported on this NPU."
-    return described if has_bfloat16() else described.model_copy(update={"lacks": {**described.lacks, "bfloat16": older}})
+    return (
+        described if has_bfloat16() else described.model_copy(update={"lacks": {**described.lacks, "bfloat16": older}})
+    )
 
 
 def has_bfloat16() -> bool:
@@ -37,6 +40,6 @@ def visible() -> tuple[int, ...]:
         return tuple(range(npu().count))
     leading = re.match(r"\d+(,\d+)*", chosen)
     numbers = tuple(map(int, leading[0].split(","))) if leading else ()
-    if any(later <= earlier for earlier, later in zip(numbers, numbers[1:], strict=False)):
+    if any(later <= earlier for earlier, later in pairwise(numbers)):
         return ()
     return tuple(each for each in numbers if each < npu().count)

@@ -24,7 +24,8 @@ def lines() -> Iterator[str]:
         place = f"{chip}     {index}" if chips > 1 else f"{chip}"
         yield _DOUBLE
         yield f"| {card:<6}{name:<20}| {'OK':<14}| 90.0        35                0    / 0             |"
-        yield f"| {place:<26}| {f'0000:{16 + index:02X}:00.0':<14}| 0           0    / 0          3380 / 65536         |"
+        bus = f"0000:{16 + index:02X}:00.0"
+        yield f"| {place:<26}| {bus:<14}| 0           0    / 0          3380 / 65536         |"
     yield _DOUBLE
     yield "| NPU     Chip              | Process id    | Process name             | Process memory(MB)      |"
     for card in range(0, machine.npu().count, chips):
