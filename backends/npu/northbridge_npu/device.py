@@ -35,5 +35,5 @@ class NPUDevice(northbridge.Device):
         older = table and table.without_bfloat16()
         if not older:
             return claimed
-        reason = f"a {older} computes in float16 and float32 alone; 910B1 and later cards have it"
+        reason = f"a {older} computes in float16 and float32 alone; 910B1 and later have it"
         return replace(claimed, bfloat16=northbridge.no(reason))

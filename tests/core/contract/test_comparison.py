@@ -64,7 +64,7 @@ LINES = {
     "torch.acme.graphs": ("module", "", "holds", "torch_acme/acme/graphs.py"),
     "torch.acme.Graph": ("class", "(size)", "holds", "torch_acme/acme/graphs.py:8"),
     "torch.acme.Graph.replay": ("method", "(count=1)", "holds", "torch_acme/acme/graphs.py:6"),
-    "torch.acme.Graph.make": ("method", "(size)", "holds", "torch_acme/acme/graphs.py:9"),
+    "torch.acme.Graph.make": ("method", "(size)", "holds", "torch_acme/acme/graphs.py:10"),
     "torch.acme.Graph.reset": ("method", "()", "absent", "Graph has no 'reset'"),
     "torch.acme.graphs.Foreign.reset": ("method", "()", "not readable", "torch is not in this wheel"),
     "torch.acme.generators": ("attribute", "", "holds", "torch_acme/acme/__init__.py:13"),

@@ -21,6 +21,7 @@ def load() -> None:
     """Make the simulated NPUs torch's devices ``npu``. Raises ImportError without CANN."""
     if not NPUSimSettings.read().cann:
         raise ImportError("libhccl.so: cannot open shared object file: No such file or directory")
+    import torch.distributed
     import torch.profiler
     import torch_npu.npu
 
@@ -33,6 +34,9 @@ def load() -> None:
         visible=max(1, len(machine.visible())),
         module=torch_npu.npu,
     )
+    # As the vendor does: two libraries, the first of which is the default for npu.
+    creator = torch.distributed.Backend._plugins["HCCL"].creator_fn
+    torch.distributed.Backend.register_backend("lccl", creator, extended_api=True, devices=["npu"])
     activity = torch.profiler.ProfilerActivity
     activity.NPU = activity.PrivateUse1  # type: ignore[attr-defined]
 
