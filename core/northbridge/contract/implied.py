@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from northbridge.backend import Backend
+from northbridge.capabilities import Capabilities
 from northbridge.contract.signature import IncomparableError, difference, parse, signature_of
 from northbridge.device import Device, is_renamed
 
@@ -40,12 +41,13 @@ IMPLIED: Mapping[str, ImpliedLine] = MappingProxyType(
 """The line of each method's default. ``empty_cache`` and ``current_index`` need no function of the module."""
 
 
-def broken_defaults(backend: Backend) -> list[str]:
-    """Return the problem of each broken default that the Device does not override; call it after loading.
+def broken_defaults(backend: Backend, claimed: Capabilities | None = None) -> list[str]:
+    """Return the problem of each broken default that the Device does not override.
 
+    ``claimed`` are the claims that hold; by default they are the present ones, for which the software must be loaded.
     It acquires no card: it looks functions up, and calls none of them.
     """
-    device, claims = backend.device, backend.present_capabilities().claims()
+    device, claims = backend.device, (claimed or backend.present_capabilities()).claims()
     problems = []
     for method, line in IMPLIED.items():
         is_default = getattr(type(device), method) is getattr(Device, method)

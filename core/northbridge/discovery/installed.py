@@ -20,6 +20,9 @@ from northbridge.errors import (
 GROUP = "northbridge.backends"
 """The entry-point group. An entry names a backend and its hook's module: ``acme = "northbridge_acme"``."""
 
+SEPARATE = "northbridge.distributions"
+"""Names of backends that come in distributions of their own: ``acme = "northbridge_acme"`` is in northbridge-acme."""
+
 LIGHTNING_NAMES = frozenset({"auto", "cpu", "cuda", "gpu", "mps", "tpu"})
 """The words that ``accelerator=`` already understands in Lightning."""
 
@@ -122,10 +125,13 @@ def find(name: str) -> Plugin:
 
 
 def say_not_installed(name: str) -> str:
-    """Return a message that no backend is called ``name``, with the names that exist."""
+    """Return a message that no backend is called ``name``: with the names that exist, and what to install."""
+    separate = {plugin.name: plugin.module.replace("_", "-") for plugin in announced(SEPARATE)}
     # A narrow cutoff: a three-letter name with one other letter is another vendor's chip, not a misspelling.
-    near = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0.75)
+    near = difflib.get_close_matches(name.lower(), [*names(), *separate], n=1, cutoff=0.75)
     hint = f"Did you mean {near[0]!r}?" if near else "`northbridge list` says more"
+    if name in separate:
+        hint = f"Fix: install {separate[name]}"
     return f"no backend {name!r} is installed; found {', '.join(names()) or 'none'}. {hint}"
 
 

@@ -162,6 +162,22 @@ class TestANameThatCannotBeHad:
             f"no backend 'hal9000' is installed; found {', '.join(names())}. `northbridge list` says more"
         )
 
+    def test_backend_of_another_distribution_is_answered_with_it(
+        self, nothing_known: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        entries = announce(tmp_path, "other", "other") / "entry_points.txt"
+        entries.write_text("[northbridge.distributions]\nquartz = northbridge_quartz_one\n")
+        monkeypatch.syspath_prepend(tmp_path)
+
+        with pytest.raises(northbridge.BackendNotFoundError) as caught:
+            northbridge.get("quartz")
+        with pytest.raises(northbridge.BackendNotFoundError, match=r"Did you mean 'quartz'\?$"):
+            northbridge.get("quarz")
+
+        assert str(caught.value) == (
+            f"no backend 'quartz' is installed; found {', '.join(names())}. Fix: install northbridge-quartz-one"
+        )
+
     def test_if_nothing_is_installed_that_is_said(self, nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(installed, "entry_points", lambda group: ())
 

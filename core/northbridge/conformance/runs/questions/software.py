@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import multiprocessing
 import os
 import pickle
@@ -10,14 +11,16 @@ import random
 import signal
 import sys
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from typing import Any
+
+import northbridge
 
 
 def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
     """Return the state after loading the backend ``name`` as rank ``rank`` of ``ranks``, or the error."""
     import torch
 
-    import northbridge
     from northbridge.contract import broken_defaults
     from northbridge.discovery.present import detect
     from northbridge.processes.environment import environment_at_start
@@ -30,6 +33,8 @@ def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
         found["detected"] = detect(backend)
         northbridge.load(name)
     except northbridge.NorthbridgeError as error:
+        if _is_of_torch(torch, backend):
+            found["broken defaults"] = broken_defaults(backend, backend.capabilities)
         return {**found, "error": [type(error).__name__, str(error)], "variables": _changed(before)}
     found["states"] = [state, _state(torch)]
     module: Any = backend.device.module
@@ -48,6 +53,12 @@ def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
         except northbridge.NorthbridgeError as error:  # for example about a variable that the user has set
             found["refused for a rank"] = str(error)
     return {**found, "pickles": {**found["pickles"], "loaded": _pickle(backend)}, "variables": _changed(before)}
+
+
+def _is_of_torch(torch: Any, backend: Any) -> bool:
+    """Return True if the device's module comes with torch, so that it is here without the chip's software."""
+    is_default = inspect.getattr_static(backend.device, "module") is vars(northbridge.Device)["module"]
+    return is_default and PathFinder.find_spec(f"torch.{backend.device.type}", torch.__path__) is not None
 
 
 def _say(function: Callable[[], object]) -> str:

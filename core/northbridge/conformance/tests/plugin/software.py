@@ -97,7 +97,8 @@ class SoftwareLoading(PluginSuite):
             assert loaded["same objects"]
 
     def test_device_defaults_find_their_functions(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
-        if not is_unsupported(loaded, detected):
+        # A module of torch's own is here even where the chip's software is missing.
+        if not is_unsupported(loaded, detected) or "broken defaults" in loaded:
             assert loaded["broken defaults"] == []
 
     def test_autocast_accepts_dtypes_not_denied(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:

@@ -20,6 +20,10 @@ RIGHT = """
 import northbridge
 
 
+FUNCTIONS = ["set_device", "synchronize", "get_device_name", "memory_stats", "memory_allocated"]
+FUNCTIONS += ["get_rng_state", "set_rng_state", "manual_seed_all", "get_amp_supported_dtype"]
+
+
 class Chip(northbridge.Device):
     type = "anvil"
 
@@ -39,6 +43,8 @@ class Software(northbridge.Bridge):
         module = ModuleType("torch.anvil")
         module.device_count = lambda: 2
         module.is_available = lambda: True
+        for each in FUNCTIONS:
+            setattr(module, each, lambda *given: [])
         torch.utils.rename_privateuse1_backend("anvil")
         if not hasattr(torch, "anvil"):
             torch._register_device_module("anvil", module)
@@ -64,6 +70,7 @@ class Wrong:
 TOP = "import northbridge\n"
 LOAD = "        import torch\n"
 DETECT = "        return 2\n"
+_PARTS = RIGHT[RIGHT.index("    type = ") : RIGHT.index("    def load")]
 END = ", northbridge.Capabilities(simulated=True))"
 
 WRONG = {
@@ -115,6 +122,14 @@ WRONG = {
     ),
     "device_is_the_cpu": Wrong(
         'type = "anvil"', 'type = "cpu"', "Declaration::test_the_device_type_is_one_that_torch_can_take", "'cpu' not in"
+    ),
+    "module_of_torchs_lacks_a_name": Wrong(
+        _PARTS,
+        _PARTS.replace("anvil", "mtia").replace(
+            "return 2", "return 0\n\n    def missing(self):\n        return 'no mtia'"
+        ),
+        "SoftwareLoading::test_device_defaults_find_their_functions",
+        "Chip.label() calls torch.mtia.get_device_name",
     ),
     "collective_in_capitals": Wrong(
         'name = "acl"', 'name = "ACL"', "Declaration::test_the_collective_is_one_that_torch_can_take", "'ACL'"
