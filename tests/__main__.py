@@ -64,6 +64,8 @@ SUITES = (
     Suite("cpu_sim", ("tests/backends/cpu_sim",)),
     Suite("sdaa", ("tests/backends/sdaa", "tests/backends/simulated"), "sdaa", ("standard", "full")),
     Suite("Lightning", ("tests/core/lightning",)),
+    # A distribution of its own, with a pytest as a third party has it; only the tiers are this repository's.
+    Suite("xpu", ("-c", "pyproject.toml", "-p", "tests.tiers", "backends/xpu/tests")),
 )
 """In the order in which three at once end together; the first is the one that is shown."""
 

@@ -11,8 +11,12 @@ from tests.scripts import run_python
 from tests.tiers import SAMPLE, TABLE, TIERS, draw, entry_of
 
 ROOT = Path(__file__).parents[1]
-FILES = [str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py") if "vendors" not in file.parts]
-SOURCES = "".join(file.read_text() for file in (ROOT / "tests").rglob("*.py") if file.name != "tiers.py")
+FOLDERS = (ROOT / "tests", *(ROOT / "backends").glob("*/tests"))
+PYTHON = [file for folder in FOLDERS for file in folder.rglob("*.py")]
+FILES = [
+    str(file.relative_to(ROOT)) for file in PYTHON if file.name.startswith("test_") and "vendors" not in file.parts
+]
+SOURCES = "".join(file.read_text() for file in PYTHON if file.name != "tiers.py")
 FAST = """
 import sys, pytest, tests.tiers
 tests.tiers.TABLE = {"test_": "fast"}

@@ -85,6 +85,10 @@ tests/backends/hpu/ standard
     full simulated/test_collectives.py
 tests/backends/sdaa/ standard
     full runs/ test_conformance.py test_lightning_teco.py test_precision.py test_random.py
+backends/xpu/tests/ fast
+    full test_xpu_conformance.py
+    standard test_xpu_bridge.py::TestCards test_xpu_trainer.py::TestChoices::test_auto_takes_them
+    standard test_xpu_trainer.py::TestWithoutIntel::test_auto_passes_it_over
 tests/backends/simulated/ full
     standard runs/test_page.py runs/test_two_nodes.py test_contract.py test_exports.py
     full runs/test_two_nodes.py::TestLaunchers

@@ -14,6 +14,8 @@ import pytest
 from tests.core.command import NO_CHIP, backend, command, flowing, northbridge, row
 from tests.core.conftest import Install, Site
 
+from northbridge.discovery.installed import names
+
 
 class TestTheCommand:
     def test_without_arguments_it_prints_help(self, tmp_path: Path) -> None:
@@ -50,7 +52,7 @@ class TestTheCommand:
         assert (run.returncode, run.stdout) == (2, "")
         assert run.stderr == (
             "northbridge: NORTHBRIDGE_DISABLE='CPU_SIM': no backend 'CPU_SIM' is installed; found"
-            " cpu_sim, hpu, sdaa. Did you mean 'cpu_sim'?\n"
+            f" {', '.join(names())}. Did you mean 'cpu_sim'?\n"
         )
 
 

@@ -1,0 +1,128 @@
+"""The bridge: which torch there is, and the cards that xpu-smi lists."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+import torch
+
+import northbridge
+from northbridge_xpu import bridge as module
+from northbridge_xpu.cards import cards
+
+CARD = {"device_name": "Intel(R) Data Center GPU Max 1550", "pci_bdf_address": "0000:18:00.0"}
+SIX = json.dumps({"device_list": [{**CARD, "device_id": each} for each in range(6)]})
+
+
+@pytest.fixture
+def bridge() -> northbridge.Bridge:
+    return northbridge.get("xpu").bridge
+
+
+@pytest.fixture
+def xpu_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """What the command prints; it is the first of its name in PATH."""
+    said, command = tmp_path / "said", tmp_path / "xpu-smi"
+    command.write_text(f'#!/bin/sh\ntest "$*" = "discovery -j" && cat {said}\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    cards.cache_clear()
+    yield said
+    cards.cache_clear()
+
+
+class TestMissing:
+    """Whether torch was built for Intel's GPUs."""
+
+    @pytest.mark.parametrize(("library", "built"), [("libc10_xpu.so", True), ("c10_xpu.dll", True), ("c10.so", False)])
+    def test_it_is_told_before_torch_is_imported(
+        self, bridge: northbridge.Bridge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, library: str, built: bool
+    ) -> None:
+        (tmp_path / "lib").mkdir()
+        (tmp_path / "lib" / library).touch()
+        spec = ModuleSpec("torch", None, origin=str(tmp_path / "__init__.py"))
+        monkeypatch.setattr(module, "find_spec", lambda _name: spec)
+        monkeypatch.delitem(sys.modules, "torch")
+
+        assert (bridge.missing() is None) == built
+
+    @pytest.mark.parametrize("built", [True, False])
+    def test_an_imported_torch_is_asked(
+        self, bridge: northbridge.Bridge, monkeypatch: pytest.MonkeyPatch, built: bool
+    ) -> None:
+        monkeypatch.setattr(torch.xpu, "_is_compiled", lambda: built)
+
+        assert (bridge.missing() is None) == built
+
+    def test_both_ways_agree_on_the_installed_torch(
+        self, bridge: northbridge.Bridge, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = bridge.missing()
+        monkeypatch.delitem(sys.modules, "torch")
+
+        assert bridge.missing() == asked
+
+
+class TestCards:
+    @pytest.mark.parametrize(
+        ("devices", "total", "count"),
+        [([0, 1], 12, 1), ([0, 2, 4], 12, 3), (range(12), 12, 6), ([0, 1], 6, 2), ([0], 7, None)],
+    )
+    def test_tiles_lie_on_cards_one_after_another(
+        self, bridge: northbridge.Bridge, xpu_smi: Path, devices: range, total: int, count: int | None
+    ) -> None:
+        xpu_smi.write_text(SIX)
+
+        assert bridge.count_cards(devices, total=total) == count
+
+    @pytest.mark.parametrize(
+        ("variable", "text"), [("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE"), ("ZE_AFFINITY_MASK", "0,1,2,3,4,5")]
+    )
+    def test_a_device_may_be_a_card(
+        self, bridge: northbridge.Bridge, xpu_smi: Path, monkeypatch: pytest.MonkeyPatch, variable: str, text: str
+    ) -> None:
+        xpu_smi.write_text(SIX)
+        monkeypatch.setenv(variable, text)
+
+        assert bridge.count_cards([0, 1], total=6) is None
+
+    def test_the_doctor_shows_what_the_tool_lists(self, bridge: northbridge.Bridge, xpu_smi: Path) -> None:
+        xpu_smi.write_text(SIX)
+
+        shown = bridge.describe_machine()["cards"]
+
+        assert isinstance(shown, list)
+        assert (len(shown), shown[5]) == (6, {**CARD, "device_id": 5})
+
+    @pytest.mark.parametrize("text", ["", "No device discovered", "[]", '{"error": "no driver"}'])
+    def test_output_of_another_form_is_an_error(self, bridge: northbridge.Bridge, xpu_smi: Path, text: str) -> None:
+        xpu_smi.write_text(text)
+
+        with pytest.raises(northbridge.DetectionError) as refused:
+            bridge.describe_machine()
+
+        assert str(refused.value) == f"`xpu-smi discovery -j` printed no device_list: {text!r}. Fix: upgrade it"
+
+    def test_a_machine_without_the_tool_says_so(
+        self, bridge: northbridge.Bridge, xpu_smi: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", "/usr/bin:/bin")
+
+        assert bridge.describe_machine() == {"cards": "unknown: xpu-smi is not installed"}
+        assert bridge.count_cards([0, 1], total=2) is None
+
+
+def test_variables_do_not_matter_to_another_torch(bridge: northbridge.Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZE_AFFINITY_MASK", "0,1")
+    monkeypatch.setattr(torch.xpu, "_is_compiled", lambda: False)
+
+    bridge.check_count(0)
+
+    monkeypatch.setattr(torch.xpu, "_is_compiled", lambda: True)
+    with pytest.raises(northbridge.SettingsError, match=r"names 2 devices; torch\.xpu counts 0"):
+        bridge.check_count(0)
