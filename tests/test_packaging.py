@@ -33,7 +33,7 @@ CORE = ROOT / "core" / "northbridge"
 BACKENDS = {package.name: package for package in (ROOT / "backends").glob("*/northbridge_*")}
 VENDORS_MODULES = ("habana_frameworks", "pyhlml", "torch_sdaa")
 VENDORS_WORDS = re.compile(
-    r"(?<![a-z])(hpus?|hccl|habana|gaudi|synapse|sdaa|tccl|teco|tecorigin)(?![a-z])", re.IGNORECASE
+    r"(?<![a-z])(hpus?|npus?|ascend|hccl|lccl|habana|gaudi|synapse|sdaa|tccl|teco|tecorigin)(?![a-z])", re.IGNORECASE
 )
 
 

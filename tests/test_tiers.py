@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from tests import __main__ as suites
 from tests.scripts import run_python
 from tests.tiers import SAMPLE, TABLE, TIERS, draw, entry_of
+
+from tests import __main__ as suites
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (ROOT / "tests", *(ROOT / "backends").glob("*/tests"))

@@ -85,6 +85,7 @@ tests/backends/hpu/ standard
     full simulated/test_collectives.py
 tests/backends/sdaa/ standard
     full runs/ test_conformance.py test_lightning_teco.py test_precision.py test_random.py
+backends/npu/tests/ full
 backends/xpu/tests/ fast
     full test_xpu_conformance.py
     standard test_xpu_bridge.py::TestCards test_xpu_trainer.py::TestChoices::test_auto_takes_them

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from northbridge_npu.settings import NPUSettings
 
 import northbridge
+from northbridge_npu.settings import NPUSettings
 
 NAME = "ASCEND_RT_VISIBLE_DEVICES"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from northbridge_npu import cards
-from northbridge_npu.cards import Chip, Table
 
 import northbridge
+from northbridge_npu import cards
+from northbridge_npu.cards import Chip, Table
 
 # Laid out as users' reports show it; numbers and places are our own.
 ONE_EACH = """\

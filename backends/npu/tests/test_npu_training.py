@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from processes import run
+from collections.abc import Callable
 
 TWO_RANKS = """
 import torch
@@ -36,9 +34,9 @@ trainer.fit(Overflowing())
 """
 
 
-def test_an_overflow_of_one_rank_halves_the_scale_of_all_over_lccl(tmp_path: Path) -> None:
+def test_an_overflow_of_one_rank_halves_the_scale_of_all_over_lccl(run: Callable[..., str]) -> None:
     """Torch's scaler would halve the scale of one rank alone, and the ranks' weights would come apart."""
-    said = run(tmp_path, TWO_RANKS, NORTHBRIDGE_SIMULATE="npu")
+    said = run(TWO_RANKS, NORTHBRIDGE_SIMULATE="npu")
 
     assert sorted(line for line in said.splitlines() if line.startswith("rank ")) == [
         f"rank {rank}: northbridge_npu.simulated.mixed_precision npu:lccl 32768.0 npu:{rank}" for rank in (0, 1)
@@ -68,9 +66,8 @@ print(backend.bridge.count_cards([0, 1], total=2), backend.present_capabilities(
 """
 
 
-def test_graphs_profiler_and_cards_are_the_vendors(tmp_path: Path) -> None:
+def test_graphs_profiler_and_cards_are_the_vendors(run: Callable[..., str]) -> None:
     said = run(
-        tmp_path,
         ONE_PROCESS,
         NORTHBRIDGE_SIMULATE="npu",
         NORTHBRIDGE_NPU_SIM_CARD="910ProB",

@@ -6,10 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from processes import install_vendors, run
 
 SWITCH = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 
@@ -38,17 +37,17 @@ LOAD = 'import northbridge; northbridge.load("npu")'
     ids=["torch", "torch_npu", "torch_npu, earlier", "torch_npu, by import"],
 )
 def test_a_trainer_knows_the_name_in_each_order(
-    first: str, then: str, restores: str, said: list[str], tmp_path: Path
+    run: Callable[..., str], vendors: dict[str, str], first: str, then: str, restores: str, said: list[str]
 ) -> None:
-    environ = install_vendors(tmp_path) | {"NORTHBRIDGE_NPU_SIM_RESTORES": restores}
+    environ = vendors | {"NORTHBRIDGE_NPU_SIM_RESTORES": restores}
 
-    printed = run(tmp_path, ORDER.format(first=first, then=then), **environ).splitlines()
+    printed = run(ORDER.format(first=first, then=then), **environ).splitlines()
 
     assert [line for line in printed if line.startswith(("True", "False", "npu:"))] == [*said, "npu:1"]
 
 
-def test_without_cann_the_list_names_the_library(tmp_path: Path) -> None:
-    environ = {**os.environ, **install_vendors(tmp_path), "NORTHBRIDGE_NPU_SIM_CANN": "0"}
+def test_without_cann_the_list_names_the_library(vendors: dict[str, str]) -> None:
+    environ = {**os.environ, **vendors, "NORTHBRIDGE_NPU_SIM_CANN": "0"}
     environ.pop("NORTHBRIDGE_SIMULATE", None)
     command = [sys.executable, "-c", "from northbridge.cli.app import main; main()", "list", "--json"]
 
