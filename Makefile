@@ -5,7 +5,7 @@ RUN := $(VENV)/bin
 ENGINES := .engines
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all chips engines conformance ops zoo soak gpu gpu-wheels check mypy pyright bench docs shown matrix compat clean
+.PHONY: help setup demo test test-fast test-all chips engines conformance ops zoo soak gpu gpu-wheels check mypy pyright bench docs shown matrix compat contract-npu clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -80,6 +80,9 @@ docs: setup ## build the site into site/
 	@echo "make docs: building the site into site/"
 	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet
 	@echo "to read it: python3 -m http.server --directory site"
+
+contract-npu: setup ## compare the contract of npu with a wheel of torch_npu: WHEEL=torch-npu==2.13.0; writes docs/reports/npu-contract.md
+	@$(RUN)/northbridge doctor npu --wheel $(or $(WHEEL),torch-npu==2.14.0) > docs/reports/npu-contract.md
 
 shown: setup chips ## run what docs/shown shows on the simulated chips again: doctor, hang, a report of conformance
 	@echo "make shown: about 3 minutes on 2 busy cores"

@@ -29,7 +29,7 @@ def without_source(cells: dict[str, str]) -> list[str]:
 
 
 def test_the_table_has_a_column_for_each_chip() -> None:
-    assert set(table()) == {"cpu_sim", "hpu", "sdaa"}
+    assert {"cpu_sim", "hpu", "sdaa", "npu"} <= set(table())
     assert all({"works", "unknown"} <= set(cells) for cells in table().values())
 
 

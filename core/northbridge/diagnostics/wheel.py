@@ -69,4 +69,7 @@ def compare_with_wheel(name: str, asked: str) -> WheelReport:
         given = Path(asked)
         file = given if given.suffix == ".whl" else download(asked, Path(stack.enter_context(TemporaryDirectory())))
         wheel = Wheel(file)
+        if not any(package in wheel.modules for package in contract.packages):
+            names = " or ".join(contract.distributions or contract.packages)
+            raise WheelError(f"{wheel.name} has no {' or '.join(contract.packages)}. Fix: give a wheel of {names}")
         return WheelReport(name, contract.path.name, wheel.name, asked, compare(contract, wheel, backend.device.type))
