@@ -26,7 +26,7 @@ def test_another_form_is_refused(text: str) -> None:
     )
 
 
-def test_a_list_out_of_order_is_refused_before_the_vendor_sees_none() -> None:
+def test_a_list_out_of_order_is_refused() -> None:
     with pytest.raises(northbridge.SettingsError) as refusal:
         NPUSettings.read({NAME: "2,0"}).reject_disorder()
 

@@ -34,7 +34,7 @@ trainer.fit(Overflowing())
 """
 
 
-def test_an_overflow_of_one_rank_halves_the_scale_of_all_over_lccl(run: Callable[..., str]) -> None:
+def test_an_overflow_of_one_rank_is_all_ranks_over_lccl(run: Callable[..., str]) -> None:
     """Torch's scaler would halve the scale of one rank alone, and the ranks' weights would come apart."""
     said = run(TWO_RANKS, NORTHBRIDGE_SIMULATE="npu")
 
