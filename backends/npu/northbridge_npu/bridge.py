@@ -9,7 +9,7 @@ from dataclasses import asdict
 from importlib.util import find_spec
 
 import northbridge
-from northbridge_npu.cards import Table, standing
+from northbridge_npu.cards import Table, count_cards
 from northbridge_npu.settings import NPUSettings
 
 _AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
@@ -50,8 +50,7 @@ class NPUBridge(northbridge.Bridge):
                 ) from error
 
     def count_cards(self, devices: Collection[int], *, total: int) -> int | None:
-        table = standing()
-        return None if table is None else table.count_cards(devices, total)
+        return count_cards(devices, total)
 
     def describe_machine(self) -> dict[str, object]:
         table = Table.read()

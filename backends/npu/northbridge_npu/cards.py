@@ -10,11 +10,12 @@ from functools import cache
 import northbridge
 from northbridge_npu.settings import NPUSettings
 
-_VERSION = re.compile(r"^\|\s*npu-smi\s+(\S+)")
-_CARD = re.compile(r"^\|\s*(\d+)\s+(\S+)\s*\|\s*([A-Za-z]+)\s*\|")
-_CHIP = re.compile(r"^\|\s*(\d+)(?:\s+\d+)?\s*\|\s*([0-9A-Fa-f]{4}:[0-9A-Fa-f:.]+)\s*\|.*?(\d+\s*/\s*\d+)\s*\|$")
-_PROCESS = re.compile(r"^\|\s*(\d+)\s+(\d+)\s*\|\s*(\d+)\s*\|\s*(\S.*?)\s*\|\s*(\d+)\s*\|")
-
+_LINES = {
+    "version": re.compile(r"^\|\s*npu-smi\s+(\S+)"),
+    "process": re.compile(r"^\|\s*(\d+)\s+(\d+)\s*\|\s*(\d+)\s*\|\s*(\S.*?)\s*\|\s*(\d+)\s*\|"),
+    "card": re.compile(r"^\|\s*(\d+)\s+(\S+)\s*\|\s*([A-Za-z]+)\s*\|"),
+    "chip": re.compile(r"^\|\s*(\d+)(?:\s+\d+)?\s*\|\s*([0-9A-Fa-f]{4}:[0-9A-Fa-f:.]+)\s*\|.*?(\d+\s*/\s*\d+)\s*\|$"),
+}
 _WITHOUT_BFLOAT16 = re.compile(r"(Ascend)?(310P\d?|910A|910B|910Pro[AB]|910PremiumA)")
 """Names of cards before the 910B1, whose ``IsBF16Supported`` is false: ``contract.toml`` has the source."""
 
@@ -54,16 +55,16 @@ class Table:
         processes: list[str] = []
         card: re.Match[str] | None = None
         for line in map(str.strip, text.splitlines()):
-            if found := _VERSION.match(line):
+            if found := _LINES["version"].match(line):
                 version = found[1]
-            elif found := _PROCESS.match(line):
+            elif found := _LINES["process"].match(line):
                 processes.append(f"{found[3]}: NPU {found[1]} chip {found[2]}, {found[4]}, {found[5]} MB")
-            elif card and (found := _CHIP.match(line)):
+            elif card and (found := _LINES["chip"].match(line)):
                 memory = re.sub(r"\s", "", found[3])
                 chips.append(Chip(int(card[1]), int(found[1]), card[2], card[3], found[2], memory))
                 card = None
             else:
-                card = _CARD.match(line)
+                card = _LINES["card"].match(line)
         return cls(version, tuple(chips), tuple(processes))
 
     def visible(self) -> tuple[Chip, ...]:
@@ -72,11 +73,6 @@ class Table:
         if chosen is None:
             return self.chips
         return tuple(self.chips[each] for each in chosen if each < len(self.chips))
-
-    def count_cards(self, devices: Collection[int], total: int) -> int | None:
-        """Count the cards behind ``devices`` of this process's ``total``; None if the table does not show it."""
-        chips = self.visible()
-        return len({chips[device].card for device in devices}) if len(chips) == total else None
 
     def without_bfloat16(self) -> str | None:
         """Return the name of a chip of this process that has no bfloat16; None if all have it."""
@@ -90,3 +86,10 @@ def standing() -> Table | None:
     Raises :class:`northbridge.DetectionError`, and asks again at the next call.
     """
     return Table.read()
+
+
+def count_cards(devices: Collection[int], total: int) -> int | None:
+    """Count the cards behind ``devices`` of this process's ``total``; None if the table does not show it."""
+    table = standing()
+    chips = table.visible() if table else ()
+    return len({chips[device].card for device in devices}) if chips and len(chips) == total else None

@@ -209,11 +209,10 @@ _libraries: list[object] = []
 def _warn_of_hidden_hardware(backend: Backend) -> None:
     import torch
 
-    real = [
-        name
-        for name, module in (("cuda", torch.cuda), ("xpu", torch.xpu), ("mps", torch.backends.mps))
-        if module.is_available()
-    ]
+    own = backend.device.type
+    kinds = [kind.lower() for kind in torch._C._autograd.DeviceType.__members__ if kind not in ("CPU", "PrivateUse1")]
+    modules = {kind: getattr(torch, kind, None) for kind in kinds if kind != own}
+    real = [kind for kind, module in modules.items() if hasattr(module, "is_available") and module.is_available()]
     if real:
         lost = " or ".join(real)
         warnings.warn(

@@ -12,18 +12,18 @@ import northbridge
 import northbridge_cpu_sim
 from northbridge_npu.simulated.settings import NPUSimSettings
 
-_HERE = Path(__file__).parent
-
 
 @northbridge.hookimpl
 def northbridge_simulation() -> northbridge.Simulation:
     """Declare the stand-ins for the vendor's software."""
-    settings = NPUSimSettings.read()
+    settings, folder = NPUSimSettings.read(), Path(__file__).parent
+    tools = {"npu-smi": folder / "npu_smi.py"} if settings.smi != "none" else {}
+    autoloads = ("torch_npu",) if settings.autoload else ()
     return northbridge.Simulation(
-        {"torch_npu": _HERE / "torch_npu"},
-        chip="Ascend NPU",
-        page="docs/npu.md",
-        autoloads=("torch_npu",) if settings.autoload else (),
-        tools={} if settings.smi == "none" else {"npu-smi": _HERE / "npu_smi.py"},
+        {"torch_npu": folder / "torch_npu"},
+        "Ascend NPU",
+        "docs/npu.md",
+        autoloads=autoloads,
         strict_options=northbridge_cpu_sim.STRICT_OPTIONS,
+        tools=tools,
     )

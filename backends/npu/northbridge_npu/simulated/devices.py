@@ -64,9 +64,11 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 def _lazy_init() -> None:
     """Take the current NPU, and do what waits for that."""
     chip.init()
-    vars(sys.modules["torch_npu.npu"])["_initialized"] = True
-    while _calls_of_the_first_use:
-        _calls_of_the_first_use.pop(0)()
+    sys.modules["torch_npu.npu"].__dict__.update(_initialized=True)
+    calls = [*_calls_of_the_first_use]
+    _calls_of_the_first_use.clear()
+    for call in calls:
+        call()
 
 
 def _lazy_call(cb: Callable[[], object]) -> None:
@@ -94,23 +96,3 @@ def get_rng_state(device: torch.device | str | int = "npu") -> torch.Tensor:
 def set_rng_state(new_state: torch.Tensor, device: torch.device | str | int = "npu") -> None:
     """Put such a state back."""
     chip.set_rng_state(new_state, device)
-
-
-def memory_cached(device: DeviceLike = None) -> int:
-    """Return what ``memory_reserved`` returns."""
-    return chip.memory_reserved(device)
-
-
-def max_memory_cached(device: DeviceLike = None) -> int:
-    """Return what ``max_memory_reserved`` returns."""
-    return chip.max_memory_reserved(device)
-
-
-def reset_max_memory_allocated(device: DeviceLike = None) -> None:
-    """Reset every peak: the simulated chip keeps them together."""
-    chip.reset_peak_memory_stats(device)
-
-
-def reset_max_memory_cached(device: DeviceLike = None) -> None:
-    """Reset every peak: the simulated chip keeps them together."""
-    chip.reset_peak_memory_stats(device)

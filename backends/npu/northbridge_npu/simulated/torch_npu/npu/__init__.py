@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
-from northbridge_cpu_sim import module as _chip
+from northbridge_cpu_sim.module import (
+    Event as Event,
+    Stream as Stream,
+    _is_in_bad_fork as _is_in_bad_fork,
+    current_device as current_device,
+    current_stream as current_stream,
+    default_stream as default_stream,
+    device as device,
+    empty_cache as empty_cache,
+    get_rng_state_all as get_rng_state_all,
+    initial_seed as initial_seed,
+    is_initialized as is_initialized,
+    manual_seed as manual_seed,
+    manual_seed_all as manual_seed_all,
+    max_memory_allocated as max_memory_allocated,
+    max_memory_reserved as max_memory_reserved,
+    mem_get_info as mem_get_info,
+    memory_allocated as memory_allocated,
+    memory_reserved as memory_reserved,
+    memory_stats as memory_stats,
+    reset_peak_memory_stats as reset_peak_memory_stats,
+    set_device as set_device,
+    set_rng_state_all as set_rng_state_all,
+    stream as stream,
+)
 from northbridge_npu.simulated.devices import (
     Generators as _Generators,
     _lazy_call as _lazy_call,
@@ -14,10 +38,6 @@ from northbridge_npu.simulated.devices import (
     get_rng_state as get_rng_state,
     is_available as is_available,
     is_bf16_supported as is_bf16_supported,
-    max_memory_cached as max_memory_cached,
-    memory_cached as memory_cached,
-    reset_max_memory_allocated as reset_max_memory_allocated,
-    reset_max_memory_cached as reset_max_memory_cached,
     set_rng_state as set_rng_state,
     synchronize as synchronize,
 )
@@ -26,30 +46,11 @@ from northbridge_npu.simulated.record import RECORD as _RECORD
 
 from . import amp as amp
 
-Event, Stream, device = _chip.Event, _chip.Stream, _chip.device
-
 _initialized = False
-_is_in_bad_fork = _chip._is_in_bad_fork
-current_device = _chip.current_device
-current_stream = _chip.current_stream
 default_generators = _Generators()
-default_stream = _chip.default_stream
-empty_cache = _chip.empty_cache
-get_rng_state_all = _chip.get_rng_state_all
 init = _lazy_init
-initial_seed = _chip.initial_seed
-is_initialized = _chip.is_initialized
-manual_seed = _chip.manual_seed
-manual_seed_all = _chip.manual_seed_all
-max_memory_allocated = _chip.max_memory_allocated
-max_memory_reserved = _chip.max_memory_reserved
-mem_get_info = _chip.mem_get_info
-memory_allocated = _chip.memory_allocated
-memory_reserved = _chip.memory_reserved
-memory_stats = _chip.memory_stats
-reset_peak_memory_stats = _chip.reset_peak_memory_stats
-set_device = _chip.set_device
-set_rng_state_all = _chip.set_rng_state_all
-stream = _chip.stream
+max_memory_cached = max_memory_reserved
+memory_cached = memory_reserved
+reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 
 _RECORD.watch(__name__)
