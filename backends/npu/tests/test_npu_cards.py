@@ -100,7 +100,12 @@ def test_a_machine_without_the_tool_says_so(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_doctor_gets_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(northbridge, "run_tool", lambda *command, **_: asked.append(command) or TWO_EACH)
+
+    def run_tool(*command: str, **_: object) -> str:
+        asked.append(command)
+        return TWO_EACH
+
+    monkeypatch.setattr(northbridge, "run_tool", run_tool)
 
     described = northbridge.get("npu").bridge.describe_machine()
 

@@ -34,7 +34,7 @@ class WheelReport:
 
     def page(self) -> Iterator[str]:
         """Yield the lines of a page in Markdown."""
-        count = Counter(each.verdict for each in self.lines)
+        count = Counter[str](each.verdict for each in self.lines)
         yield f"# The contract of {self.backend} and {self.wheel}"
         yield ""
         yield f"    northbridge doctor {self.backend} --wheel {self.asked}"

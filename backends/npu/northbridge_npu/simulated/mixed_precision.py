@@ -31,7 +31,7 @@ class GradScaler(torch.amp.GradScaler):
         self._dynamic = dynamic
 
     def _unscale_grads_(self, *arguments: Any) -> dict[torch.device, torch.Tensor]:
-        found: dict[torch.device, torch.Tensor] = super()._unscale_grads_(*arguments)  # type: ignore[misc]
+        found: dict[torch.device, torch.Tensor] = super()._unscale_grads_(*arguments)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             for each in found.values():
                 torch.distributed.all_reduce(each)
