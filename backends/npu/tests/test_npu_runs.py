@@ -93,9 +93,10 @@ except northbridge.SoftwareMissingError as error:
 def test_without_cann_a_run_names_the_library(run: Callable[..., str], vendors: dict[str, str]) -> None:
     said = run(WITHOUT_CANN, **vendors, **{SWITCH: "0", "NORTHBRIDGE_NPU_SIM_CANN": "0"})
 
-    assert said.splitlines() == [
-        "backend 'npu': torch_npu finds no libhccl.so, a library of CANN. Fix: install CANN, and `source set_env.sh` of it"
-    ]
+    assert said == (
+        "backend 'npu': torch_npu finds no libhccl.so, a library of CANN. Fix: install CANN, and `source set_env.sh`"
+        " of it\n"
+    )
 
 
 def test_without_cann_the_doctor_names_what_breaks_torch(vendors: dict[str, str]) -> None:
