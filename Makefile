@@ -5,7 +5,7 @@ RUN := $(VENV)/bin
 ENGINES := .engines
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all chips engines conformance ops zoo soak gpu gpu-wheels check mypy pyright bench docs shown matrix compat clean
+.PHONY: help setup demo test test-fast test-all chips engines conformance ops zoo soak gpu gpu-wheels check mypy pyright bench docs shown matrix compat contract-npu clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -59,7 +59,8 @@ check: setup ## run the linter, the formatter, both type checkers, and the check
 	$(RUN)/python -m tests.words
 	$(RUN)/deptry core backends/cpu_sim backends/hpu backends/sdaa
 	cd backends/xpu && ../../$(RUN)/deptry northbridge_xpu
-	$(RUN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/tests.yml backends/xpu/.github/workflows/ci.yml
+	cd backends/npu && ../../$(RUN)/deptry northbridge_npu
+	$(RUN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/tests.yml backends/xpu/.github/workflows/ci.yml backends/npu/.github/workflows/ci.yml
 	$(RUN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/chip.yml
 	@git log --no-merges --format='%h%x09%s' origin/main..HEAD 2>/dev/null | awk -F'\t' \
 		'length($$2) > 72 { print "subject over 72 characters: " $$0; long = 1 } END { exit long }'
@@ -79,6 +80,9 @@ docs: setup ## build the site into site/
 	@echo "make docs: building the site into site/"
 	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet
 	@echo "to read it: python3 -m http.server --directory site"
+
+contract-npu: setup ## compare the contract of npu with a wheel of torch_npu: WHEEL=torch-npu==2.13.0; writes docs/reports/npu-contract.md
+	@$(RUN)/northbridge doctor npu --wheel $(or $(WHEEL),torch-npu==2.14.0) > docs/reports/npu-contract.md
 
 shown: setup chips ## run what docs/shown shows on the simulated chips again: doctor, hang, a report of conformance
 	@echo "make shown: about 3 minutes on 2 busy cores"
@@ -105,7 +109,7 @@ $(ENGINES)/.ready: constraints-engines.txt | setup
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml constraints.txt backends/xpu/pyproject.toml
+$(VENV)/.ready: pyproject.toml constraints.txt backends/xpu/pyproject.toml backends/npu/pyproject.toml
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 		{ echo "Python 3.11 was not found: install it, or say make PYTHON=/path/to/python3.11"; exit 1; }
 	@command -v g++ >/dev/null || { echo "no C++ compiler was found: apt install g++ (the simulated chip is compiled on first use)"; exit 1; }
@@ -115,7 +119,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt backends/xpu/pyproject.toml
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --group dev
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[conformance]"
-	@$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e ./backends/xpu
+	@$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e ./backends/xpu -e ./backends/npu
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade --target $(VENV)/science --group science
 	@printf '../../../science\nimport os; "SHORT_PROCESS" in os.environ and __import__("short_process")\n' \
 		> $(VENV)/lib/python3.11/site-packages/science.pth

@@ -69,6 +69,7 @@ SUITES = (
     Suite("simulated xpu", _ON_INTEL, "xpu", ("full",)),
     # A distribution of its own, with a pytest as a third party has it; only the tiers are this repository's.
     Suite("xpu", ("-c", "pyproject.toml", "-p", "tests.tiers", "backends/xpu/tests")),
+    Suite("npu", ("-c", "pyproject.toml", "-p", "tests.tiers", "backends/npu/tests"), "npu", ("full",)),
 )
 """In the order in which three at once end together; the first is the one that is shown."""
 

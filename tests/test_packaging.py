@@ -37,9 +37,10 @@ APART = {file.parent.name for file in (ROOT / "backends").glob("*/pyproject.toml
 SHIPPED = {name: package for name, package in BACKENDS.items() if package.parent.name not in APART}
 """Backends in the distribution ``northbridge``."""
 
-VENDORS_MODULES = ("habana_frameworks", "pyhlml", "torch_sdaa")
+VENDORS_MODULES = ("habana_frameworks", "pyhlml", "torch_npu", "torch_sdaa")
 VENDORS_WORDS = re.compile(  # Neural Compressor and MPI serve every chip
-    r"(?<![a-z])(hpus?|hccl|habana|gaudi|synapse|sdaa|tccl|teco|tecorigin|xpu|xccl|intel(?! (neural|mpi)))(?![a-z])",
+    r"(?<![a-z])(hpus?|hccl|habana|gaudi|synapse|sdaa|tccl|teco|tecorigin|npus?|lccl|ascend|xpu|xccl"
+    r"|intel(?! (neural|mpi)))(?![a-z])",
     re.IGNORECASE,
 )
 TORCHS_KEYS = re.compile(r"\b[HX]PU\b")

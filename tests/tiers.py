@@ -54,7 +54,7 @@ tests/core/conformance/ fast
     full tests/device/test_one_device.py::test_a_machine_with_one_device_forbids_no_test_of_one
 tests/core/contract/ fast
 tests/core/diagnostics/ full
-    fast test_advice.py test_environment.py test_table.py
+    fast test_advice.py test_environment.py test_table.py test_wheel.py
     standard test_backends.py test_namespaces.py
     standard test_training.py::test_the_simulated_chip_trains_on_one_card_and_on_two
 tests/core/discovery/ standard
@@ -85,6 +85,7 @@ tests/backends/hpu/ standard
     full simulated/test_collectives.py
 tests/backends/sdaa/ standard
     full runs/ test_conformance.py test_lightning_teco.py test_precision.py test_random.py
+backends/npu/tests/ full
 backends/xpu/tests/ fast
     full test_xpu_conformance.py test_xpu_simulated.py
     standard test_xpu_bridge.py::TestCards test_xpu_trainer.py::TestChoices::test_auto_takes_them

@@ -58,7 +58,7 @@ class Dtypes(OneDevice):
             assert (alone(one * (1 + step)) - one).item() == step
 
     @pytest.mark.parametrize(
-        ("dtype", "claim"), zip(FLOATS, ("float32_products", *FLOATS[1:]), strict=True), ids=FLOATS
+        ("dtype", "claim"), [*zip(FLOATS, ("float32_products", *FLOATS[1:]), strict=True)], ids=FLOATS
     )
     @shows("{claim}")
     def test_a_matrix_product_keeps_the_last_digit(

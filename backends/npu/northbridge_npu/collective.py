@@ -1,0 +1,23 @@
+"""HCCL: the communication library between Ascend NPUs."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import northbridge
+
+_REDUCED = frozenset({"int8", "int16", "int32", "int64", "float16", "float32", "bfloat16"})
+
+
+class HCCL(northbridge.Collective):
+    """Huawei's HCCL, which is not Habana's: the name does not identify the chip.
+
+    It reduces by sum, product, minimum and maximum; releases differ in whether torch_npu makes an average of the sum.
+    Its sum of bool is a maximum. Sources: ``contract.toml``.
+    """
+
+    name = "hccl"
+    other_names: ClassVar[tuple[str, ...]] = ("lccl",)
+    averages = False
+    exact_dtypes: ClassVar = _REDUCED
+    carried_dtypes: ClassVar = _REDUCED | {"uint8", "float64", "bool"}

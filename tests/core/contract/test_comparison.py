@@ -1,0 +1,163 @@
+"""A contract, compared with a wheel that is read as source."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from northbridge.contract import Compared, Contract, Wheel, WheelError, compare, download
+
+FILES = {
+    "torch_acme/__init__.py": "import torch\n\ntorch._register_device_module('acme', torch_acme.acme)\n"
+    "raise RuntimeError('this file was run')\n",
+    "torch_acme/acme/__init__.py": """
+from torch_acme._C import compiled
+from torch_acme.elsewhere import moved as renamed
+from .memory import *
+from . import graphs
+from .graphs import Graph
+
+if True:
+    def device_count():
+        return 1
+
+default = device_count
+generators = tuple(range(3))
+
+@jit
+def wrapped(index): ...
+
+def anything(*args, **kwargs): ...
+""",
+    "torch_acme/acme/memory.py": "__all__ = ['stats']\n\ndef stats(device=None): ...\n\ndef hidden(): ...\n",
+    "torch_acme/acme/graphs.py": """
+from torch import External
+
+class Base:
+    def __init__(self, size, pool=None): ...
+    def replay(self, count=1): ...
+
+class Graph(Base):
+    @staticmethod
+    def make(size): ...
+
+class Foreign(External):
+    pass
+""",
+    "torch_acme/lazy.py": "import os\n\nwhere = os.getenv('ACME_HOME')\n\ndef __getattr__(name): ...\n",
+    "torch_acme/elsewhere.py": "def moved(index, *, strict): ...\n",
+    "torch_acme/broken.py": "def (:\n",
+    "torch_acme/_C.cpython-311-x86_64-linux-gnu.so": "\x7fELF reads ACME_DEVICES here",
+}
+
+LINES = {
+    # name: kind, signature, verdict, what is said
+    "torch_acme": ("module", "", "holds", "torch_acme/__init__.py"),
+    "torch.acme": ("module", "", "holds", "torch_acme/acme/__init__.py"),
+    "torch.acme.device_count": ("function", "() -> int", "holds", "torch_acme/acme/__init__.py:9"),
+    "torch.acme.default": ("function", "(index)", "differs", "it has no parameter 'index': ()"),
+    "torch.acme.stats": ("function", "(device=None)", "holds", "torch_acme/acme/memory.py:3"),
+    "torch.acme.hidden": ("function", "()", "absent", "torch_acme.acme has no 'hidden'"),
+    "torch.acme.renamed": ("function", "(index)", "differs", "it asks for 'strict' too"),
+    "torch.acme.graphs": ("module", "", "holds", "torch_acme/acme/graphs.py"),
+    "torch.acme.Graph": ("class", "(size)", "holds", "torch_acme/acme/graphs.py:8"),
+    "torch.acme.Graph.replay": ("method", "(count=1)", "holds", "torch_acme/acme/graphs.py:6"),
+    "torch.acme.Graph.make": ("method", "(size)", "holds", "torch_acme/acme/graphs.py:10"),
+    "torch.acme.Graph.reset": ("method", "()", "absent", "Graph has no 'reset'"),
+    "torch.acme.graphs.Foreign.reset": ("method", "()", "not readable", "torch is not in this wheel"),
+    "torch.acme.generators": ("attribute", "", "holds", "torch_acme/acme/__init__.py:13"),
+    "torch.acme.generators.first": ("attribute", "", "not readable", "made at run time"),
+    "torch.acme.device_count.cached": ("attribute", "", "not readable", "made at run time"),
+    "torch.acme.wrapped": ("function", "(index)", "not readable", "it is decorated by jit"),
+    "torch.acme.anything": ("function", "(index)", "not readable", "it accepts anything"),
+    "torch.acme.compiled": ("function", "()", "not readable", "torch_acme._C is compiled"),
+    "torch.acme.amp": ("absent", "", "holds", ""),
+    "torch.acme.memory": ("absent", "", "differs", "it is there: torch_acme/acme/memory.py"),
+    "torch_acme.lazy.name": ("attribute", "", "not readable", "makes names at run time"),
+    "torch_acme.broken.name": ("attribute", "", "not readable", "is not source for Python"),
+    "torch_acme.nowhere": ("module", "", "absent", "torch_acme has no 'nowhere'"),
+    "torch.profiler.Activity": ("attribute", "", "not readable", "torch is not in this wheel"),
+    "ACME_HOME": ("environment", "", "holds", "torch_acme/lazy.py"),
+    "ACME_DEVICES": ("environment", "", "holds", "torch_acme/_C"),
+    "ACME": ("environment", "", "absent", "no file names it"),
+    "it is fast": ("behaviour", "", "not readable", "a behaviour"),
+}
+
+
+def write_wheel(folder: Path, files: dict[str, str]) -> Path:
+    path = folder / "torch_acme-2.1-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text.encode("latin-1"))
+    return path
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> dict[str, Compared]:
+    """Each line of the contract, compared with the wheel."""
+    contract = tmp_path / "contract.toml"
+    lines = ['vendor = "Acme"', 'packages = ["torch_acme"]']
+    for name, (kind, signature, _, _) in LINES.items():
+        lines += ["[[symbol]]", f'name = "{name}"', f'kind = "{kind}"', 'meaning = "it"', 'evidence = "inferred"']
+        lines += ['source = "https://acme.example"', *([f'signature = "{signature}"'] if signature else [])]
+    contract.write_text("\n".join(lines))
+    found = compare(Contract.read(contract), Wheel(write_wheel(tmp_path, FILES)), "acme")
+    return {each.name: each for each in found}
+
+
+def test_each_line_is_judged_by_the_source(compared: dict[str, Compared]) -> None:
+    assert {name: each.verdict for name, each in compared.items()} == {
+        name: verdict for name, (_, _, verdict, _) in LINES.items()
+    }
+    assert [name for name, (*_, said) in LINES.items() if said not in compared[name].found] == []
+
+
+def test_only_a_required_symbol_breaks_the_contract(compared: dict[str, Compared]) -> None:
+    broken = {name for name, each in compared.items() if each.is_broken}
+
+    assert broken == {name for name, (kind, _, verdict, _) in LINES.items() if verdict in ("differs", "absent")} - {
+        "ACME",
+        "torch.acme.memory",
+    }
+
+
+def test_an_unregistered_module_is_not_readable(tmp_path: Path) -> None:
+    contract = tmp_path / "contract.toml"
+    contract.write_text(
+        'vendor = "Acme"\npackages = ["torch_acme"]\n[[symbol]]\nname = "torch.acme.count"\nkind = "attribute"\n'
+        'meaning = "it"\nevidence = "inferred"\nsource = "https://acme.example"\n'
+    )
+    wheel = Wheel(write_wheel(tmp_path, {"torch_acme/__init__.py": ""}))
+
+    (found,) = compare(Contract.read(contract), wheel, "acme")
+
+    assert (found.verdict, found.found) == ("not readable", "no module here registers torch.acme with torch")
+
+
+def test_a_file_that_is_not_a_wheel_says_so(tmp_path: Path) -> None:
+    (tmp_path / "acme.whl").write_text("no archive")
+
+    with pytest.raises(WheelError, match=r"acme.whl' is not a wheel: .*Fix: give the path of a .whl"):
+        Wheel(tmp_path / "acme.whl")
+
+
+def test_a_failed_download_says_what_pip_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> tuple[int, bytes]:
+        asked.append(command)
+        return 1, b"ERROR: No matching distribution found for torch-acme==9"
+
+    monkeypatch.setattr("northbridge.contract.wheel.run", run)
+
+    with pytest.raises(WheelError) as refusal:
+        download("torch-acme==9", tmp_path)
+
+    assert str(refusal.value) == (
+        "pip cannot download 'torch-acme==9': ERROR: No matching distribution found for torch-acme==9. Fix: give the"
+        " path of a wheel"
+    )
+    assert asked[0][1:4] == ["-m", "pip", "download"]
+    assert asked[0][-2:] == ["--", "torch-acme==9"]
