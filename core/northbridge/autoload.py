@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 from northbridge.process_record import note
 
@@ -70,7 +71,7 @@ def seed_since_import() -> int | None:
 
 def _note_seed() -> None:
     global _seed_at_import
-    torch = sys.modules.get("torch")
+    torch: Any = sys.modules.get("torch")
     if getattr(getattr(torch, "__spec__", None), "_initializing", False) and hasattr(torch, "initial_seed"):
         _seed_at_import = torch.initial_seed()
 

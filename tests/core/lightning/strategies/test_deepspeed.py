@@ -389,7 +389,8 @@ def test_a_fabric_trains_saves_and_loads(found: dict[str, Any]) -> None:
 
 def test_another_stage_reads_a_checkpoint_or_says_why_not(found: dict[str, Any]) -> None:
     def other(saved: int, stage: int) -> str:
-        return f"CheckpointError: zero{saved}.ckpt is of ZeRO {saved}, which ZeRO {stage} cannot read. Fix: stage={saved}"
+        said = f"zero{saved}.ckpt is of ZeRO {saved}, which ZeRO {stage} cannot read. Fix: stage={saved}"
+        return f"CheckpointError: {said}"
 
     assert found["other_stages"] == {
         "fit 3 in 0": other(3, 0),
