@@ -62,8 +62,8 @@ class Bridge(ABC):
 
         The text completes "backend 'acme' (northbridge-acme 1.0): …". It may end with ``Fix:`` and what to install;
         otherwise the fix is to install the vendor's package. Called before :meth:`load`, and where no device is found.
-        It takes milliseconds and imports nothing of the vendor's. By default it looks for :attr:`package`. Override it
-        if the software has no package of its own, such as a device that torch has only in some builds.
+        It takes milliseconds and imports neither torch nor the vendor's software. By default it looks for
+        :attr:`package`. Override it for software without a package, such as a device that torch has in some builds.
         """
         if self.package is None or is_installed(self.package):
             return None
@@ -95,7 +95,11 @@ class Bridge(ABC):
         """
 
     def prepare(self) -> None:
-        """Set variables that the vendor's import reads; keep those that the user set. Called before :meth:`load`."""
+        """Set variables that the vendor's import reads; keep those that the user set. Called before :meth:`load`.
+
+        If ``import torch`` has imported the vendor's software, as torch's autoload does, the import has read its
+        variables already. This method can then set only what is read later, at the first use of a card.
+        """
 
     def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
         """Set the variables that the first use of a card reads. Called per rank, before it selects card ``index``."""

@@ -117,7 +117,7 @@ class Device(ABC):
         """Return the dtypes that ``torch.autocast(type)`` accepts. Called before mixed precision is set up.
 
         torch turns autocast off, with a warning, for any other dtype. It asks the module of a renamed device type for
-        ``get_amp_supported_dtype``. The modules of torch's own device types, such as ``torch.xpu``, have no such
+        ``get_amp_supported_dtype``. The modules of torch's own device types, such as ``torch.cuda``, have no such
         function: the default for them is bfloat16 and float16.
         """
         import torch

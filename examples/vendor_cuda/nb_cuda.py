@@ -1,20 +1,10 @@
 """NVIDIA's GPUs as a third party would bring them: torch's own "cuda" and NCCL, by the name "nb_cuda"."""
 
-from typing import TYPE_CHECKING
-
 import northbridge
-
-if TYPE_CHECKING:
-    import torch
 
 
 class CUDADevice(northbridge.Device):
     type = "cuda"
-
-    def autocast_dtypes(self) -> "tuple[torch.dtype, ...]":  # torch.cuda has no function that says them
-        import torch
-
-        return torch.float16, torch.bfloat16
 
 
 class NCCL(northbridge.Collective):

@@ -28,6 +28,10 @@ from northbridge.discovery import declared, present
 from northbridge.processes import environment as given
 
 VENDORS = Path(__file__).parents[1] / "vendors"
+TEMPLATE = Path(__file__).parents[2] / "examples" / "template"
+_MADE = {"kelvin": "Kelvin K1"}
+"""The vendors whose distribution is what the template makes, each with its chip."""
+
 _OURS = ("NORTHBRIDGE_", "_NORTHBRIDGE_", "PYTHON", "TORCH_DEVICE_BACKEND_AUTOLOAD")
 
 
@@ -82,10 +86,20 @@ def _put(name: str | Path, target: Path) -> Path:
     if isinstance(name, str) and name in PLUGINS:
         PLUGINS[name].write(target, name)
     else:
-        source = VENDORS / name
+        source = target.parents[1] / "made" / name if name in _MADE else VENDORS / name
+        if isinstance(name, str) and name in _MADE:
+            copy_template(source, name, _MADE[name])
         (wheel,) = WheelBuilder(str(source)).build(directory=str(target.parents[1] / "wheels"), versions=["standard"])
         zipfile.ZipFile(wheel).extractall(target)
     return target
+
+
+def copy_template(target: Path, name: str, chip: str = "") -> None:
+    """Make the distribution of the backend ``name`` in ``target``, by the command that the documentation shows."""
+    answers = [f"--data={key}={value}" for key, value in (("name", name), ("chip", chip)) if value]
+    command = [sys.executable, "-m", "copier", "copy", "--quiet", "--defaults", *answers, str(TEMPLATE), str(target)]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert made.returncode == 0, made.stderr
 
 
 @pytest.fixture

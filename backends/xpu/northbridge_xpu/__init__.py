@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import northbridge
 
-_SHOWN = (
-    "inference_mode",
-    "bfloat16",
-    "bfloat16_range",
-    "float16",
-    "int64",
-    "float32_convolutions",
-    "sync_batchnorm",
-    "sharding",
-    "fsdp",
-    "fused_optimizers",
-    "deepspeed",
-    "graphs",
-)
-
 
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
     """Declare the chip, without touching torch."""
     from northbridge_xpu import acceleration, bridge, collective, device
 
+    shown = ["inference_mode", "bfloat16", "bfloat16_range", "float16", "int64", "float32_convolutions"]
+    shown += ["sync_batchnorm", "sharding", "fsdp", "fused_optimizers", "deepspeed", "graphs"]
     claims = northbridge.Capabilities.of_level(
         "C3",
-        **dict.fromkeys(_SHOWN, northbridge.yes),
+        **dict.fromkeys(shown, northbridge.yes),
         float8=northbridge.no("neither torchao nor Neural Compressor is known to train there"),
         recompilation=northbridge.no("torch.xpu counts no compiled graphs"),
         data_loaders=northbridge.no("torch.xpu has no loader that decodes on the card"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.fabric import Fabric
-from lightning.fabric.strategies import ModelParallelStrategy
+from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
 from lightning.pytorch import Trainer
 
 import northbridge
@@ -135,7 +135,7 @@ class TestWithoutIntel:
 
     SAID = (
         "this torch was built without Intel's GPUs. Fix: pip install torch --index-url"
-        " https://download.pytorch.org/whl/xpu"
+        " https://download.pytorch.org/whl/xpu, or set NORTHBRIDGE_SIMULATE=xpu"
     )
 
     @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from northbridge.contract import contract_of, reject_broken
 from northbridge.discovery.current import loaded, note_loaded, note_put_into_torch
 from northbridge.discovery.installed import describe, names
 from northbridge.discovery.nested_tensors import do_without_nested_tensors
-from northbridge.discovery.simulated import change_torch, is_simulable
+from northbridge.discovery.simulated import is_simulable
 from northbridge.errors import (
     ClusterError,
     DeviceTypeTakenError,
@@ -110,7 +110,6 @@ def _load(backend: Backend) -> None:
         reject_missing_software(backend)
         backend.bridge.check_environment()
         backend.bridge.prepare()
-        change_torch(backend.name)
         _import_software(backend)
         note_put_into_torch(*(each for each in (torch.save, torch.load) if each not in in_place))
         _check_device_type(backend)
@@ -210,11 +209,10 @@ _libraries: list[object] = []
 def _warn_of_hidden_hardware(backend: Backend) -> None:
     import torch
 
-    real = [
-        name
-        for name, module in (("cuda", torch.cuda), ("xpu", torch.xpu), ("mps", torch.backends.mps))
-        if module.is_available() and name != backend.device.type
-    ]
+    own = backend.device.type
+    kinds = [kind.lower() for kind in torch._C._autograd.DeviceType.__members__ if kind not in ("CPU", "PrivateUse1")]
+    asked = {kind: getattr(getattr(torch, kind, None), "is_available", None) for kind in kinds if kind != own}
+    real = [kind for kind, is_available in asked.items() if is_available is not None and is_available()]
     if real:
         lost = " or ".join(real)
         warnings.warn(

@@ -350,7 +350,7 @@ class TestBringUp:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.version, "cuda", "12.8")
         monkeypatch.setattr(torch.xpu, "is_available", lambda: True)
-        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+        monkeypatch.setattr(torch.mps, "is_available", lambda: False)
 
         with pytest.warns(UserWarning, match="is simulated") as caught:
             loaded.load(make(simulated=True))

@@ -81,7 +81,7 @@ def _find_neighbours(state: Any, ranks: int) -> None:
 
 
 def _under_another_name(hook: Any) -> Any:
-    # torch recognizes the bfloat16 compression by its name, and forbids it without CUDA's library or XPU's.
+    # torch recognizes the bfloat16 compression by its name, and forbids it without the library of a device of its own.
     if not getattr(hook, "__name__", "").startswith("bf16_compress"):
         return hook
 

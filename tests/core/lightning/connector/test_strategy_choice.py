@@ -297,13 +297,11 @@ def test_a_class_derived_from_what_is_refused_is_refused_too(namespace: Namespac
     ],
 )
 def test_a_name_that_nobody_has_is_refused_with_the_nearest(build: Build, asked: str, hint: str) -> None:
-    found = f"no backend {asked!r} is installed; found {', '.join(names())}. {hint}"
-
     with pytest.raises(BackendNotFoundError) as refusal:
         build(accelerator=asked)
 
     assert str(refusal.value).startswith(
-        f"no backend {asked!r} is installed; found {', '.join(names())}. {found}"
+        f"no backend {asked!r} is installed; found {', '.join(names())}. {hint}"
         " (Lightning: You selected an invalid accelerator name"
     )
 

@@ -1,11 +1,9 @@
-"""The errors for a chip whose software is installed, but not its hardware."""
+"""The errors for a chip whose hardware is missing; its software may be missing too."""
 
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
-from importlib.machinery import ModuleSpec
 from typing import Any
 
 
@@ -18,8 +16,6 @@ def answer(name: str, namespace: str) -> dict[str, object]:
     backend = northbridge.get(name)
     bridge: Any = backend.bridge
     bridge.detect = lambda: 0
-    if bridge.package is not None:
-        sys.meta_path.append(_Found(bridge.package.partition(".")[0]))
     arguments = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = _ended(lambda: lightning.Trainer(accelerator=name, devices=1, **arguments))
     # Loaded only if the Trainer has tried it already: a plugin may not be loadable in a fork.
@@ -38,13 +34,3 @@ def _ended(asked: Callable[[], object]) -> list[str]:
         return ["", repr(asked())]
     except Exception as error:  # noqa: BLE001 - which one it is the tests ask
         return [type(error).__name__, str(error)]
-
-
-class _Found:
-    """A finder for a package that is not installed: it is found, and must not be imported."""
-
-    def __init__(self, package: str) -> None:
-        self._package = package
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        return ModuleSpec(fullname, None) if fullname == self._package else None

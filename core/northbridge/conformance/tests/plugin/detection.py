@@ -76,7 +76,7 @@ class MissingHardware(PluginSuite):
 
         if kind == "SoftwareMissingError":  # a Trainer looks for the software if no device is found
             assert f"backend {backend!r}" in said
-            assert found["loaded"][0] == kind, f"data_loaders it ended with {found['loaded']}"
+            assert found["loaded"][0] == kind, f"loading ended with {found['loaded']}"
         else:
             assert kind == "HardwareMissingError", said
             assert f"accelerator={backend!r}: no hardware" in said
