@@ -50,10 +50,10 @@ class _XpuDeviceProperties:
 def _xpu_init() -> None:
     """Initialize the chip, and give ``torch.xpu`` its generators, as the C++ code does."""
     chip.init()
-    vars(torch.xpu).update(
-        default_generators=tuple(map(chip.default_generator, range(chip.device_count()))),
-        _get_device_properties=_get_device_properties,
-    )
+    generators = tuple(map(chip.default_generator, range(chip.device_count())))
+    given = {"default_generators": generators, "_get_device_properties": _get_device_properties}
+    for name, value in given.items():
+        setattr(torch.xpu, name, value)
 
 
 def _get_device_properties(device: int) -> _XpuDeviceProperties:
