@@ -39,6 +39,8 @@ _END = """
   it. The losses are the same.
 - `torch.manual_seed()` before the `Trainer` does not reach a chip whose software is not loaded yet. `seed_everything()`
   does.
+- MONAI's metrics send tensors of the CPU over every library but NCCL. With several devices `aggregate()` thus fails on
+  each chip; metrics of torchmetrics work.
 
 A sample of the models runs in `make test-all`. `python -m tests.zoo bert vit` runs these two, and writes no page.
 """
