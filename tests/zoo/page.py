@@ -37,6 +37,8 @@ _END = """
 - The models run unchanged. The packages are imported before the `Trainer`, as in scripts, and ask `torch.accelerator`.
 - `accelerate` imports `torch_sdaa` where it finds it. The Teco software may thus be loaded before a `Trainer` asks for
   it. The losses are the same.
+- MONAI's metrics send tensors of the CPU over every library but NCCL. With several devices `aggregate()` thus fails on
+  each chip; metrics of torchmetrics work.
 
 A sample of the models runs in `make test-all`. `python -m tests.zoo bert vit` runs these two, and writes no page.
 """

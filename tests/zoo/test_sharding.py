@@ -56,7 +56,7 @@ if trainer.is_global_zero:
 
 
 @needs_engines
-def test_each_block_of_a_llama_is_sharded_and_it_learns_as_with_ddp(tmp_path: Path) -> None:
+def test_a_llama_sharded_by_block_learns_as_with_ddp(tmp_path: Path) -> None:
     script = tmp_path / "run.py"
     script.write_text(SCRIPT)
     environ = {name: value for name, value in os.environ.items() if name != "NORTHBRIDGE_SIMULATE"}

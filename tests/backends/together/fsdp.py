@@ -94,6 +94,7 @@ def fabric_losses(strategy: Any, epochs: range, path: Path, empty: bool = False)
     host = lightning.fabric.Fabric(accelerator=ACCELERATOR, devices=DEVICES, strategy=strategy)
     host.launch()
     net: Any
+    optimizer: Any
     if empty:
         with host.init_module(empty_init=True):
             inner = build()

@@ -40,10 +40,11 @@ def test_every_way_learns_as_ddp(tmp_path: Path) -> None:
         "ArgumentsError: the ranks would not average the gradient of 'net.1.0.weight'. Fix: fully_shard(model), or"
         " freeze it"
     )
-    assert found["not split"] == [
+    (said,) = found["not split"]
+    assert said == (
         "no DTensor uses tensor_parallel_size=2: do those ranks compute the same? Fix: data_parallel_size=4,"
         " tensor_parallel_size=1"
-    ]
+    )
     assert found["not sharded"] == (
         "ArgumentsError: data_parallel_size=1 shards nothing. Fix: data_parallel_size=4, tensor_parallel_size=1"
     )

@@ -129,10 +129,14 @@ def test_engines_that_it_denies_are_refused_in_the_suites_run(site: Site, tmp_pa
     ran = run(sys.executable, "-c", DENIED, site=denying, folder=tmp_path, environ=SIMULATED, forked=True)
 
     assert ran.stdout.splitlines() == [
-        "deepspeed strategy='deepspeed' cannot run on 'kelvin': DeepSpeed has no accelerator for it. Fix:"
-        " Trainer(accelerator='kelvin', strategy='ddp')",
-        "fsdp 'kelvin' does not support torch's FSDP: its storages cannot be emptied. Fix: strategy='ddp', or FSDP2 by"
-        " ModelParallelStrategy()",
+        (
+            "deepspeed strategy='deepspeed' cannot run on 'kelvin': DeepSpeed has no accelerator for it. Fix:"
+            " Trainer(accelerator='kelvin', strategy='ddp')"
+        ),
+        (
+            "fsdp 'kelvin' does not support torch's FSDP: its storages cannot be emptied. Fix: strategy='ddp', or FSDP2"
+            " by ModelParallelStrategy()"
+        ),
     ], ran.stderr
 
 

@@ -126,9 +126,7 @@ class Hybrid(BoringModel):
 
 def fit(model: LightningModule, strategy: Any = "auto") -> Trainer:
     """Train ``model`` for two steps on all nodes."""
-    trainer = Trainer(
-        accelerator=accelerator, devices=RANKS, num_nodes=NODES, max_steps=2, strategy=strategy, **QUIET
-    )
+    trainer = Trainer(accelerator=accelerator, devices=RANKS, num_nodes=NODES, max_steps=2, strategy=strategy, **QUIET)
     trainer.fit(model)
     return trainer
 
