@@ -16,6 +16,7 @@ from northbridge.conformance.report.facts import find_facts
 from northbridge.conformance.report.grading import judge_tests
 from northbridge.conformance.runner.supervisor import SuiteError, watch
 from northbridge.conformance.runs.processes import start_afresh
+from northbridge.conformance.step_by_step import STEP_BY_STEP
 from northbridge.conformance.verdict import Verdict
 
 LEAST = 8
@@ -61,6 +62,7 @@ def hunt(
     begin = begin_pytest if facts.capabilities.simulated else start_afresh
 
     def find_failing(only: tuple[str, ...], environ: Mapping[str, str]) -> set[str]:
+        environ = {**environ, STEP_BY_STEP: "1"}
         course = watch(backend, (_level(only[0]),), only=only, environ=environ, begin=begin)
         for part in only:
             if not any(part in test for test in course.planned):

@@ -13,6 +13,7 @@ import northbridge
 from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.scenario import Scenario
+from northbridge.conformance.step_by_step import run_steps
 from northbridge.lightning.namespaces import NAMESPACES
 
 MODELS = ("mlp", "convnet", "transformer", "tied")
@@ -253,7 +254,7 @@ def chip_run(backend: str, namespace: str, devices: int, environ: dict[str, str]
     require(namespace)
     asked = steps[NAMESPACES[namespace].host, devices]
     resume = str(cpu_run(namespace, devices).folder) if "checkpoints.resume" in asked else ""
-    return run(Scenario(backend, namespace, asked, devices, resume=resume), environ)
+    return run_steps(Scenario(backend, namespace, asked, devices, resume=resume), environ)
 
 
 def cpu_run(namespace: str, devices: int, steps: Steps = BASICS) -> RunResult:

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pytest
 
 import northbridge
-from northbridge.conformance.run import run
 from northbridge.conformance.runs.ranks import error_of, failure_of
 from northbridge.conformance.runs.scenario import Scenario
+from northbridge.conformance.step_by_step import run_steps
 from northbridge.conformance.suite import Suite, require_devices
 from northbridge.errors import UnsupportedError
 
@@ -71,4 +71,4 @@ class Ranks(Suite):
     def ranks(self, backend: str, devices: int, environ: dict[str, str]) -> Facts:
         """Return the findings of every rank."""
         require_devices(backend, devices)
-        return run(Scenario(backend, "", STEPS, devices, launch="ranks"), environ).ranks(self.step)
+        return run_steps(Scenario(backend, "", STEPS, devices, launch="ranks"), environ).ranks(self.step)
