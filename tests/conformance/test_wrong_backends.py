@@ -119,7 +119,7 @@ def _check(trial: Trial, fault: Fault) -> None:
 def test_error_fails_its_own_test_alone(tmp_path: Path, backend: str, error: str, following: str) -> None:
     """The test that ought to fail does so, and ``following`` passes in the same processes."""
     (fault,) = (fault for fault in read_faults() if fault.backend == backend)
-    trial = Trial(install_wrong(tmp_path), tmp_path, [])
+    trial = Trial(install_wrong(tmp_path), tmp_path, [], together=True)
 
     try:
         found = trial.start(backend, fault.level, {fault.test, following}).result()

@@ -96,14 +96,20 @@ def install_wrong(root: Path) -> Site:
 
 
 class Trial:
-    """All runs, two at a time; each is known when it is asked for."""
+    """All runs, two at a time; each is known when it is asked for.
 
-    def __init__(self, site: Site, runs: Path, faults: Iterable[Fault], *, rounding: bool = False) -> None:
+    The steps of a run are in processes of their own unless they are ``together``, as a vendor's are.
+    """
+
+    def __init__(
+        self, site: Site, runs: Path, faults: Iterable[Fault], *, rounding: bool = False, together: bool = False
+    ) -> None:
         self._site = [str(folder) for folder in site.folders]
         sys.path[:0] = self._site  # the children of this process import from where it does
         # What Lightning does on the CPU, with which they are compared, is one.
         self._environ = {
             FOLDER: str(runs),
+            STEP_BY_STEP: "" if together else "1",
             **with_engines(site.environ()),
             **STRICT_OPTIONS,
             **(ROUNDING_OPTIONS if rounding else {}),
@@ -140,7 +146,7 @@ def try_backend(
     """Return what came of the tests whose ids hold one of ``only``; a chip that says it is real is not ``forked``."""
     declared = ask("declaration", backend, environ=environ).facts["capabilities"]
     claims = {name: Claim(*said) for name, (kind, *said) in declared.items() if kind == "Claim"}
-    environ = forking({**environ, STEP_BY_STEP: "1"})
+    environ = forking({STEP_BY_STEP: "1", **environ})
     course = watch(backend, (level,), only=only, environ=environ, begin=begin_pytest if forked else start_afresh)
     return [result for result in judge_tests(course, claims) if result.id in course.chosen]
 
