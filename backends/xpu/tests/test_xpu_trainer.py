@@ -135,7 +135,7 @@ class TestWithoutIntel:
 
     SAID = (
         "this torch was built without Intel's GPUs. Fix: pip install torch --index-url"
-        " https://download.pytorch.org/whl/xpu"
+        " https://download.pytorch.org/whl/xpu, or set NORTHBRIDGE_SIMULATE=xpu"
     )
 
     @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ def northbridge_simulation() -> northbridge.Simulation:
         {},
         chip="Intel GPU",
         page="docs/simulated-intel-gpus.md",
-        built_in="northbridge_xpu.simulated.vendor_import",
+        built_in=f"{__name__}.vendor_import",
         tools={"xpu-smi": Path(__file__).with_name("xpu_smi.py")},
         strict_options=northbridge_cpu_sim.STRICT_OPTIONS,
     )

@@ -40,7 +40,8 @@ def load() -> None:
         visible=max(1, len(machine.visible())),
         module=torch.xpu,
     )
-    vars(torch._C).update(names())
+    for name, value in names().items():
+        setattr(torch._C, name, value)
     for name in [name for name in sys.modules if name.startswith("torch.xpu.")]:
         del sys.modules[name]
     importlib.reload(torch.xpu)

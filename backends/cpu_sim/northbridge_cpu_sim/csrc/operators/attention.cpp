@@ -6,8 +6,8 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
@@ -49,7 +49,7 @@ int64_t choose_attention(
 }
 
 #ifndef CHIP_REGISTER_DISPATCH
-// Torch asks for a choice only where its kernel tables have the key, so this asks in its place.
+// Torch's own function asks its kernel tables for the choice, and fails where they lack the key.
 at::Tensor attend(
     const at::Tensor& query,
     const at::Tensor& key,
@@ -61,17 +61,17 @@ at::Tensor attend(
     bool enable_gqa) {
   const auto choice =
       choose_attention(query, key, value, mask, dropout, is_causal, scale, enable_gqa);
-  if (choice != static_cast<int64_t>(sdp::SDPBackend::flash_attention)) {
-    return at::native::scaled_dot_product_attention(
-        query, key, value, mask, dropout, is_causal, scale, enable_gqa);
-  }
   auto added = mask;
   if (mask && mask->scalar_type() == at::kBool) {
     added = at::zeros_like(*mask, query.options().requires_grad(false))
                 .masked_fill(mask->logical_not(), -std::numeric_limits<double>::infinity());
   }
-  return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(
-      query, key, value, dropout, is_causal, added, scale));
+  if (choice == static_cast<int64_t>(sdp::SDPBackend::flash_attention)) {
+    return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, dropout, is_causal, added, scale));
+  }
+  return std::get<0>(at::_scaled_dot_product_attention_math(
+      query, key, value, added, dropout, is_causal, std::nullopt, scale, enable_gqa));
 }
 #endif
 
