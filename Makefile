@@ -57,10 +57,9 @@ check: setup ## run the linter, the formatter, both type checkers, and the check
 	$(RUN)/ruff format --check .
 	$(RUN)/codespell
 	$(RUN)/python -m tests.words
-	$(RUN)/deptry core backends/cpu_sim backends/hpu backends/sdaa
-	cd backends/xpu && ../../$(RUN)/deptry northbridge_xpu
-	cd backends/npu && ../../$(RUN)/deptry northbridge_npu
-	$(RUN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/tests.yml backends/xpu/.github/workflows/ci.yml backends/npu/.github/workflows/ci.yml
+	$(RUN)/deptry core backends/cpu_sim backends/hpu backends/sdaa backends/xpu backends/npu
+	$(RUN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/tests.yml \
+		backends/xpu/.github/workflows/ci.yml backends/npu/.github/workflows/ci.yml
 	$(RUN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/chip.yml
 	@git log --no-merges --format='%h%x09%s' origin/main..HEAD 2>/dev/null | awk -F'\t' \
 		'length($$2) > 72 { print "subject over 72 characters: " $$0; long = 1 } END { exit long }'

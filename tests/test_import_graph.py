@@ -39,7 +39,11 @@ ROOMS = (
 )
 """The rooms of the core, the lowest first: each imports from those before it alone."""
 
-NAMED_ONLY = {"northbridge": "the table of public names", "northbridge.autoload": "CONNECTORS"}
+NAMED_ONLY = {
+    "northbridge": "the table of public names",
+    "northbridge.autoload": "CONNECTORS",
+    "northbridge_xpu.simulated": "the module that changes torch",
+}
 """Modules whose strings name others that they do not need: each is resolved when somebody asks for it."""
 
 NOUNS = {"grading", "lightning", "multiprocessing", "pickling", "recording", "sharding", "training", "unpickling"}
