@@ -119,7 +119,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt backends/xpu/pyproject.toml backe
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --group dev
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[conformance]"
-	@$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e backends/xpu -e backends/npu
+	@$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e ./backends/xpu -e ./backends/npu
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade --target $(VENV)/science --group science
 	@printf '../../../science\nimport os; "SHORT_PROCESS" in os.environ and __import__("short_process")\n' \
 		> $(VENV)/lib/python3.11/site-packages/science.pth

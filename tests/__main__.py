@@ -56,6 +56,8 @@ class Ended:
     """pytest's results of its tests; there are none where pytest itself was ended."""
 
 
+_ON_INTEL = tuple(f"tests/backends/simulated/test_{name}.py" for name in ("conformance", "layers", "sharded"))
+
 SUITES = (
     Suite("hpu", ("tests/backends/hpu", "tests/backends/simulated"), "hpu", ("standard", "full")),
     Suite("wrong backends", ("tests/conformance",), tiers=("standard", "full")),
@@ -64,6 +66,7 @@ SUITES = (
     Suite("cpu_sim", ("tests/backends/cpu_sim",)),
     Suite("sdaa", ("tests/backends/sdaa", "tests/backends/simulated"), "sdaa", ("standard", "full")),
     Suite("Lightning", ("tests/core/lightning",)),
+    Suite("simulated xpu", _ON_INTEL, "xpu", ("full",)),
     # A distribution of its own, with a pytest as a third party has it; only the tiers are this repository's.
     Suite("xpu", ("-c", "pyproject.toml", "-p", "tests.tiers", "backends/xpu/tests")),
     Suite("npu", ("-c", "pyproject.toml", "-p", "tests.tiers", "backends/npu/tests"), "npu", ("full",)),

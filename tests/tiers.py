@@ -87,7 +87,7 @@ tests/backends/sdaa/ standard
     full runs/ test_conformance.py test_lightning_teco.py test_precision.py test_random.py
 backends/npu/tests/ full
 backends/xpu/tests/ fast
-    full test_xpu_conformance.py
+    full test_xpu_conformance.py test_xpu_simulated.py
     standard test_xpu_bridge.py::TestCards test_xpu_trainer.py::TestChoices::test_auto_takes_them
     standard test_xpu_trainer.py::TestWithoutIntel::test_auto_passes_it_over
 tests/backends/simulated/ full

@@ -33,6 +33,10 @@ class Simulation:
     """Names in other packages' modules that are true if the vendor's package was found: module and name. Modules that
     were imported before the stand-ins could be found have looked in vain, and are corrected."""
 
+    built_in: str = ""
+    """For a chip that torch itself supports: the module whose import changes torch as if it were built for the chip.
+    ``import torch`` imports it at its end; if torch's autoload is off, the backend's loading does."""
+
     tools: Mapping[str, Path] = field(default_factory=dict)
     """Stand-ins for the vendor's commands, by name: one Python file each, for :func:`northbridge.run_tool`."""
 

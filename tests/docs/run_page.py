@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import sys
 import traceback
 
@@ -17,6 +18,8 @@ STARTED_BY = "SAMPLE_THAT_STARTED_RANKS"
 
 
 def main() -> None:
+    # A fork did not import it at its start.
+    runpy.run_path(os.path.join(os.path.dirname(__file__), "hidden", "sitecustomize.py"))
     with open(sys.argv[1]) as file:
         samples = json.load(file)
     last = len(samples) - 1 if RANK_ZERO else int(os.environ[STARTED_BY])

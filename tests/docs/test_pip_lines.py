@@ -26,6 +26,7 @@ ON_INDEX = {
     "pip",
     "pytest",
     "tensorboardx",
+    "copier",
     "deepspeed",
     "ray",
     "torchao",

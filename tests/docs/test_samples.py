@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.core.conftest import Install
+from tests.core.conftest import TEMPLATE, Install, copy_template
 from tests.docs.page import PAGES, ROOT, Sample, samples, shows
 from tests.engines import with_engines
 from tests.scripts import run_forked, run_script
 
 from northbridge.contract import Contract
 
-VENDORS = {"docs/write-a-backend.md": ("acme", "flint"), "docs/prove-your-backend.md": ("kelvin",)}
+VENDORS = {"docs/backend-interfaces.md": ("acme", "flint"), "docs/prove-your-backend.md": ("kelvin",)}
 """The vendors' distributions that must be installed for a page's samples."""
 
 AFRESH = (
@@ -28,6 +28,7 @@ AFRESH = (
     "docs/ray.md",
     "docs/simulated-gaudi.md",
     "docs/simulated-teco.md",
+    "docs/xpu.md",
     *VENDORS,
 )
 """The pages that a user begins with, those that set what is read at ``import torch``, and those with other packages."""
@@ -42,7 +43,19 @@ COMMANDS = [
 """The commands of ours in fences that show a terminal, each with what it prints."""
 
 
+APART = [f"northbridge-{file.parent.name}" for file in (ROOT / "backends").glob("*/pyproject.toml")]
+"""Distributions of their own, which a page shows only if it names them."""
+
+
 def _environ(page: str, install: Install) -> dict[str, str]:
+    environ = _environ_of(page, install)
+    path = [str(Path(__file__).with_name("hidden")), *filter(None, [environ.get("PYTHONPATH")])]
+    text = PAGES[page].read_text()
+    hidden = " ".join(name for name in APART if name not in text)
+    return {**environ, "PYTHONPATH": os.pathsep.join(path), "HIDDEN_DISTRIBUTIONS": hidden}
+
+
+def _environ_of(page: str, install: Install) -> dict[str, str]:
     if page in ("docs/deepspeed.md", "docs/float8.md", "docs/ray.md"):
         return with_engines()
     if page not in VENDORS:
@@ -89,7 +102,7 @@ def test_a_command_prints_what_is_shown(page: str, command: str, shown: str, ins
 
 
 def test_fifteen_lines_are_those_of_a_working_plugin() -> None:
-    page, vendor = "docs/write-a-backend.md", ROOT / "tests" / "vendors" / "acme"
+    page, vendor = "docs/backend-interfaces.md", ROOT / "tests" / "vendors" / "acme"
 
     plugin, *_ = samples(page, "python")
     metadata, *_ = samples(page, "toml")
@@ -100,7 +113,7 @@ def test_fifteen_lines_are_those_of_a_working_plugin() -> None:
 
 
 def test_the_contract_that_the_page_shows_can_be_read(tmp_path: Path) -> None:
-    _, contract, *_ = samples("docs/write-a-backend.md", "toml")
+    _, contract, *_ = samples("docs/backend-interfaces.md", "toml")
     file = tmp_path / "contract.toml"
     file.write_text(contract.code)
 
@@ -109,9 +122,10 @@ def test_the_contract_that_the_page_shows_can_be_read(tmp_path: Path) -> None:
     assert (symbol.name, symbol.tried) == ("torch.acme.device_count", True)
 
 
-def test_settings_and_simulation_are_of_working_plugins() -> None:
-    page = "docs/write-a-backend.md"
-    vendors = [ROOT / "tests" / "vendors" / name for name in ("flint", "kelvin")]
+def test_settings_and_simulation_are_of_working_plugins(tmp_path: Path) -> None:
+    page = "docs/backend-interfaces.md"
+    copy_template(tmp_path / "kelvin", "kelvin")
+    vendors = [ROOT / "tests" / "vendors" / "flint", tmp_path / "kelvin"]
     shipped = [file.read_text() for vendor in vendors for file in vendor.rglob("*") if file.suffix in (".toml", ".py")]
     _, _, *files = samples(page, "toml")
 
@@ -119,3 +133,24 @@ def test_settings_and_simulation_are_of_working_plugins() -> None:
 
     assert len(shown) > 5
     assert [part for part in shown if not any(part in text for text in shipped)] == []
+
+
+def test_the_story_quotes_the_backend_that_it_is_about() -> None:
+    """Whole files are included when the site is built; each other part is in one of them, or in the template."""
+    page = "docs/write-a-backend.md"
+    shipped = [file.read_text() for file in (ROOT / "backends" / "xpu").rglob("*") if file.suffix in (".toml", ".py")]
+    quoted = [each.code for kind in ("py", "toml") for each in samples(page, kind)]
+    included = re.findall(r'^--8<-- "(.+)"$', "".join(quoted), flags=re.M)
+
+    assert len(included) >= 6
+    assert [file for file in included if not (ROOT / file).is_file()] == []
+    parts = [part.strip() for each in quoted if "--8<--" not in each for part in each.split("\n\n")]
+    assert [part for part in parts if not any(part in text for text in shipped)] == []
+
+
+def test_the_story_names_the_files_that_the_template_makes() -> None:
+    named = re.findall(r"^\| (`[^|]+`) \|", PAGES["docs/write-a-backend.md"].read_text(), flags=re.M)
+    made = {each.relative_to(TEMPLATE).as_posix().removesuffix(".jinja") for each in TEMPLATE.rglob("*")}
+    made = {each.replace("northbridge_{{ name }}/", "") for each in made}
+
+    assert {word.strip("`/") for cell in named for word in cell.split(", ")} - made == set()

@@ -21,9 +21,8 @@ class XPUBridge(northbridge.Bridge):
         torch, spec = sys.modules.get("torch"), find_spec("torch")
         libraries = Path(spec.origin).with_name("lib").glob("*c10_xpu*") if spec and spec.origin else ()
         built = torch.xpu._is_compiled() if torch else any(libraries)  # the latter imports nothing
-        if built or northbridge.get("xpu").capabilities.simulated:
-            return None
-        return f"this torch was built without Intel's GPUs. Fix: pip install torch --index-url {INDEX}"
+        said = f"this torch was built without Intel's GPUs. Fix: pip install torch --index-url {INDEX}"
+        return None if built or northbridge.get("xpu").capabilities.simulated else said
 
     def check_environment(self) -> None:
         XPUSettings.read()
@@ -36,10 +35,8 @@ class XPUBridge(northbridge.Bridge):
         import torch.xpu  # noqa: F401 - a device of torch's own
 
     def count_cards(self, devices: Collection[int], *, total: int) -> int | None:
-        settings, found = XPUSettings.read(), cards()
-        if settings.ze_flat_device_hierarchy == "COMPOSITE" or settings.ze_affinity_mask or not found:
-            return None
-        tiles, others = divmod(total, len(found))
+        found = None if XPUSettings.read().ze_affinity_mask else cards()
+        tiles, others = divmod(total, len(found)) if found else (0, 1)
         return None if others else len({device // tiles for device in devices})
 
     def describe_machine(self) -> dict[str, object]:

@@ -1,7 +1,5 @@
 """The cards of this machine, as Intel's ``xpu-smi`` lists them."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

@@ -80,14 +80,11 @@ class TestCards:
 
         assert bridge.count_cards(devices, total=total) == count
 
-    @pytest.mark.parametrize(
-        ("variable", "text"), [("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE"), ("ZE_AFFINITY_MASK", "0,1,2,3,4,5")]
-    )
-    def test_a_device_may_be_a_card(
-        self, bridge: northbridge.Bridge, xpu_smi: Path, monkeypatch: pytest.MonkeyPatch, variable: str, text: str
+    def test_a_mask_does_not_tell_the_tiles_of_a_card(
+        self, bridge: northbridge.Bridge, xpu_smi: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         xpu_smi.write_text(SIX)
-        monkeypatch.setenv(variable, text)
+        monkeypatch.setenv("ZE_AFFINITY_MASK", "0,1,2,3,4,5")
 
         assert bridge.count_cards([0, 1], total=6) is None
 

@@ -16,7 +16,7 @@ def test_a_list_of_devices_is_a_mask(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["gpu", "-1", "0;1", "0.0.1", "0,,1"])
-def test_another_text_is_no_mask(text: str) -> None:
+def test_another_text_is_refused(text: str) -> None:
     with pytest.raises(northbridge.SettingsError, match=r"is not a list of devices, such as 0,1. Fix: "):
         XPUSettings.read({"ZE_AFFINITY_MASK": text})
 

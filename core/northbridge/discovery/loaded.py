@@ -211,8 +211,8 @@ def _warn_of_hidden_hardware(backend: Backend) -> None:
 
     own = backend.device.type
     kinds = [kind.lower() for kind in torch._C._autograd.DeviceType.__members__ if kind not in ("CPU", "PrivateUse1")]
-    modules = {kind: getattr(torch, kind, None) for kind in kinds if kind != own}
-    real = [kind for kind, module in modules.items() if hasattr(module, "is_available") and module.is_available()]
+    asked = {kind: getattr(getattr(torch, kind, None), "is_available", None) for kind in kinds if kind != own}
+    real = [kind for kind, is_available in asked.items() if is_available is not None and is_available()]
     if real:
         lost = " or ".join(real)
         warnings.warn(

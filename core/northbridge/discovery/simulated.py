@@ -62,11 +62,9 @@ def put_stand_ins(name: str) -> bool:
         if not is_simulable(name):
             return False
         _simulations[name] = _place(name)
-        note(
-            name,
-            "simulated",
-            f"NORTHBRIDGE_SIMULATE names it: {', '.join(sorted(_simulations[name].stand_ins))} are stand-ins here",
-        )
+        found = _simulations[name]
+        what = f"{', '.join(sorted(found.stand_ins))} are stand-ins" if found.stand_ins else f"{found.built_in} is used"
+        note(name, "simulated", f"NORTHBRIDGE_SIMULATE names it: {what} here")
     return True
 
 
@@ -78,13 +76,23 @@ def import_with_torch(name: str) -> None:
     """
     if not put_stand_ins(name):
         return
-    for module in _simulations[name].autoloads:
+    for module in filter(None, (_simulations[name].built_in, *_simulations[name].autoloads)):
         try:
             import_module(module)
         except NorthbridgeError:
             raise
         except Exception as error:  # noqa: BLE001 - a vendor's import
             note(name, "not imported with torch", describe_error(error), problem=True)
+
+
+def change_torch(name: str) -> None:
+    """Make torch one that was built for the simulated chip of backend ``name``; do nothing for a chip with a package.
+
+    Called when the backend is loaded. Raises what the import of :attr:`Simulation.built_in` raises.
+    """
+    simulation = _simulations.get(name)
+    if simulation is not None and simulation.built_in:
+        import_module(simulation.built_in)
 
 
 def _place(name: str) -> Simulation:

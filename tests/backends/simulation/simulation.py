@@ -31,6 +31,10 @@ if os.environ["NORTHBRIDGE_SIMULATE"] == "hpu":
     from tests.backends.hpu.gaudi import GAUDI
 
     CHIP = GAUDI
+elif os.environ["NORTHBRIDGE_SIMULATE"] == "xpu":
+    from tests.backends.simulation.intel import INTEL
+
+    CHIP = INTEL
 else:
     from tests.backends.sdaa.teco import TECO
 

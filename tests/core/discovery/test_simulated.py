@@ -10,12 +10,14 @@ import pytest
 from tests.core.conftest import Install, Site
 
 import northbridge
+from northbridge.discovery import simulated
 
 TELL = """
 import json, sys
 from importlib.util import find_spec
 import {first}
 import northbridge
+from northbridge.discovery import simulated
 
 told = {{"modules": [name for name in ("torch_stood_in",) if find_spec(name)]}}
 told["imported"] = "torch_stood_in" in sys.modules
@@ -218,3 +220,22 @@ print(json.dumps(["acme" in ACCELERATOR_REGISTRY, told]))
 
     assert served
     assert "not simulated" in outcomes
+
+
+def test_chip_of_torchs_own_changes_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its module is imported at the end of ``import torch``, or when the backend is loaded."""
+    (tmp_path / "changes_torch.py").write_text("raise OSError('no compiler')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(simulated._simulations, "acme", northbridge.Simulation({}, built_in="changes_torch"))
+
+    simulated.import_with_torch("acme")  # noted: `import torch` must not break
+    assert northbridge.record()[-1].as_dict() == {
+        "subject": "acme",
+        "outcome": "not imported with torch",
+        "reason": "OSError: no compiler",
+    }
+    with pytest.raises(OSError, match="no compiler"):
+        simulated.change_torch("acme")
+    (tmp_path / "changes_torch.py").write_text("CHANGED = True  # by now\n")
+    simulated.change_torch("acme")
+    assert sys.modules.pop("changes_torch").CHANGED

@@ -18,6 +18,9 @@ SHARED = Path(__file__).parents[1] / "csrc"
 _SUFFIXES = {".cpp", ".h"}
 _UNITS = 4
 
+_IN_KERNEL_TABLES = {"HPU"}
+"""The keys for which torch's kernel tables (``DispatchStub.h``) have a place in every build of torch."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -63,8 +66,9 @@ def recipe_for(device: SimulatedDevice, extra: Path | None) -> Recipe:
     recipe = Recipe()
     folders, flags = recipe.folders, recipe.flags
     if device.key is not None:
-        definitions = (f"CHIP_KEY={device.key}", f"CHIP_REGISTER_DISPATCH=REGISTER_{device.key.upper()}_DISPATCH")
-        flags = (*flags, *(f"-D{definition}" for definition in definitions))
+        flags = (*flags, f"-DCHIP_KEY={device.key}")
+        if device.key in _IN_KERNEL_TABLES:
+            flags = (*flags, f"-DCHIP_REGISTER_DISPATCH=REGISTER_{device.key}_DISPATCH")
     if extra is not None:
         _check(extra)
         folders = (*folders, extra)

@@ -6,12 +6,13 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/macros/Macros.h>
 
-#ifndef CHIP_KEY
+#ifdef CHIP_KEY
+#define CHIP_HAS_OWN_KEY
+#else
 #define CHIP_KEY PrivateUse1
-#endif
-#ifndef CHIP_REGISTER_DISPATCH // torch's macro for that key
 #define CHIP_REGISTER_DISPATCH REGISTER_PRIVATEUSE1_DISPATCH
 #endif
+// CHIP_REGISTER_DISPATCH is torch's macro for the key, and undefined if its kernel tables lack the key.
 #define CHIP_SPARSE_KEY C10_CONCATENATE(Sparse, CHIP_KEY)
 #define CHIP_AUTOGRAD_KEY C10_CONCATENATE(Autograd, CHIP_KEY)
 #define CHIP_AUTOCAST_KEY C10_CONCATENATE(Autocast, CHIP_KEY)

@@ -41,11 +41,11 @@ def install(
 
     ``sources`` is a folder of C++ files: a file named like a shared source replaces it, and the others are added.
     ``acquire`` is for a device with one card per process. The first thread that uses the device calls it, and it
-    returns the number of the acquired card. Its error becomes a RuntimeError with the same text, at every use until it
-    succeeds. Just before, ``held_as`` is asked for more dtypes that the card holds as others. ``module`` becomes
-    ``torch.<type>``; the default is like ``torch.cuda``, and is returned in any case. ``visible`` is the number of
-    devices that this process sees; None means all. ``NORTHBRIDGE_CPU_SIM_DEVICES``, ``_MEMORY``, ``_NAME`` and
-    ``_AUTOGRAD_THREADS`` override ``device`` if they are set.
+    returns the number of the acquired card. Its error becomes a RuntimeError with the same text, at every use until
+    it succeeds. Just before, ``held_as`` is asked for more dtypes that the card holds as others. ``module`` becomes
+    ``torch.<type>``, unless torch has it there; the default is like ``torch.cuda``, and is returned in any case.
+    ``visible`` is the number of devices that this process sees; None means all. ``NORTHBRIDGE_CPU_SIM_DEVICES``,
+    ``_MEMORY``, ``_NAME`` and ``_AUTOGRAD_THREADS`` override ``device`` if they are set.
 
     Raises :class:`northbridge.DeviceTypeTakenError` if the process has a simulated chip already,
     :class:`DeviceFileError` for a device that contradicts itself, :class:`northbridge.SettingsError` for an invalid
@@ -66,7 +66,8 @@ def install(
     _configure(extension, device, operations, settings, _deciding(extension, device, acquire, held_as))
     chip.place(extension, device.type)
     plan.begin(extension, faults)
-    torch._register_device_module(device.type, module or cuda_like)  # type: ignore[no-untyped-call]
+    if module is None or getattr(torch, device.type, None) is not module:  # torch has its own modules already
+        torch._register_device_module(device.type, module or cuda_like)  # type: ignore[no-untyped-call]
     if device.key is None:
         generate_methods_for_privateuse1_backend(for_storage=True)
         name_in_dlpack(device.type)

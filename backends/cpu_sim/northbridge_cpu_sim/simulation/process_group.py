@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
@@ -25,8 +25,38 @@ def register(extension: ModuleType, library: Library, device_type: str) -> None:
     """Make ``init_process_group(library.name)`` work, for tensors of ``device_type``."""
     _leave_the_waiting_to_the_group()
     extension.set_make_below(_make_gloo)
+    if library.name in dist.Backend.backend_list:
+        _put_into_torch(library)
+        return
     make = functools.partial(_make, library)
     dist.Backend.register_backend(library.name, make, extended_api=True, devices=[device_type])
+
+
+def _put_into_torch(library: Library) -> None:
+    """Make a library that torch itself would have in another build available, under torch's names for it."""
+    name = library.name.upper()
+    c10d: Any = dist.distributed_c10d
+
+    class ProcessGroup:
+        """The library's process group, as torch creates it."""
+
+        class Options:
+            """The options that torch sets."""
+
+            _timeout = _NEVER
+            group_name = ""
+            global_ranks_in_group: Sequence[int] = ()
+
+        def __new__(cls, store: Any, rank: int, size: int, options: Options) -> Any:
+            group = c10d._DistributedBackendOptions()  # what torch gives to the libraries of others
+            group.store, group.group_rank, group.group_size = store, rank, size
+            group.group_id, group.timeout = options.group_name, options._timeout
+            group.global_ranks_in_group = [*options.global_ranks_in_group]
+            return _make(library, group, None)
+
+    ProcessGroup.__name__ = ProcessGroup.__qualname__ = f"ProcessGroup{name}"
+    setattr(c10d, ProcessGroup.__name__, ProcessGroup)
+    setattr(c10d, f"_{name}_AVAILABLE", True)
 
 
 def dtype_of(name: str) -> torch.dtype:

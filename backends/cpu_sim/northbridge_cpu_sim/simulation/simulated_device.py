@@ -40,6 +40,7 @@ Call = Literal[
     "scatter",
     "send",
 ]
+Key = Literal["HPU", "XPU"]
 Sentence = Annotated[str, pydantic.Field(min_length=1)]
 
 _ROUNDS_TO: Mapping[str, tuple[str, ...]] = {
@@ -100,8 +101,8 @@ class SimulatedDevice(_Facts):
     type: str = pydantic.Field(
         pattern=r"^[a-z][a-z0-9_]*$", description="torch's name for it, of lower-case letters, digits and underscores"
     )
-    key: str | None = pydantic.Field(
-        default=None, description="the name of torch's own dispatch key for the type, such as XPU"
+    key: Key | None = pydantic.Field(
+        default=None, description="a dispatch key of torch's own that the simulator knows: HPU or XPU"
     )
     label: Label
     count: Count

@@ -114,7 +114,8 @@ def test_every_dtype_that_a_file_may_name_is_torchs(tmp_path: Path) -> None:
         ),
         ('"Example 1"', '"Ex\\nample"', "device.label = 'Ex\\nample' is not a name of 1 to 100 printable"),
         ('type = "xpu"', 'type = "X-PU"', "device.type = 'X-PU' is not torch's name for it, of lower-case"),
-        ('"XPU"', '"MPS"', "device: key = 'MPS' is not the key of type = 'xpu'"),
+        ('"XPU"', '"MPS"', "device.key = 'MPS' is not a dispatch key of torch's own that the simulator knows: HPU or"),
+        ('"XPU"', '"HPU"', "device: key = 'HPU' is not the key of type = 'xpu'"),
         ("complex64 = ", "complex65 = ", "device.lacks.complex65 = 'no complex numbers' is not a table from"),
         ('"no complex numbers"', '""', "device.lacks.complex64 = '' is not a table from the names of dtypes"),
         (

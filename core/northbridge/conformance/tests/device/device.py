@@ -18,7 +18,7 @@ class DeviceTests(OneDevice):
 
     advice = (
         "These are operators and copies of your torch plugin, run through torch alone: Northbridge adds nothing to"
-        " them. docs/write-a-backend.md, “What your torch plugin has to bring”, says what has to be there."
+        " them. docs/backend-interfaces.md, “What your torch plugin has to bring”, says what has to be there."
     )
 
     @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,11 +1,14 @@
-// torch registers the operators of its collectives for CPU, CUDA and PrivateUse1; these are HPU's.
-// Each passes its call to the process group's library for the device. Types and order of arguments
-// are torch's: its callers require exact equality.
+// torch registers the operators of its collectives for CPU, CUDA and PrivateUse1; these are for a key
+// of torch's own. Each passes its call to the process group's library for the device. Types and order
+// of arguments are torch's: its callers require exact equality.
 #include "chip.h"
+
+#ifdef CHIP_HAS_OWN_KEY
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/library.h>
 
+namespace chip {
 namespace {
 
 using at::Tensor;
@@ -19,7 +22,7 @@ using TensorLists = std::vector<Tensors>;
 using Work = c10::intrusive_ptr<c10d::Work>;
 
 c10::intrusive_ptr<c10d::Backend> library(const Group& group) {
-  return group->getBackend(chip::kDeviceType);
+  return group->getBackend(kDeviceType);
 }
 
 std::tuple<Tensors, Work> broadcast(
@@ -198,7 +201,7 @@ Work barrier(Tensor, const Group& group, const Sizes& device_ids, bool async, in
 
 } // namespace
 
-TORCH_LIBRARY_IMPL(c10d, HPU, m) {
+TORCH_LIBRARY_IMPL(c10d, CHIP_KEY, m) {
   m.impl("broadcast_", broadcast);
   m.impl("allreduce_", all_reduce);
   m.impl("allreduce_coalesced_", all_reduce_coalesced);
@@ -219,3 +222,7 @@ TORCH_LIBRARY_IMPL(c10d, HPU, m) {
   m.impl("recv_any_source_", receive_from_any);
   m.impl("barrier", barrier);
 }
+
+} // namespace chip
+
+#endif // CHIP_HAS_OWN_KEY

@@ -1,0 +1,84 @@
+"""The classes of ``torch._C`` that ``torch.xpu``'s streams and events derive from, and the functions about streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from typing_extensions import Self
+
+from northbridge_cpu_sim import module as chip
+
+
+class _XpuStreamBase(torch.Stream):
+    """A stream of the simulated chip, under torch's names."""
+
+    def __new__(cls, priority: int = 0, stream_id: int = 0, device_index: int = 0, device_type: int = 0) -> Self:
+        if device_type:
+            return super().__new__(cls, stream_id=stream_id, device_index=device_index, device_type=device_type)
+        return super().__new__(cls, torch.device("xpu", chip.current_device()), priority=priority)
+
+    @property
+    def sycl_queue(self) -> int:
+        """The number of the stream, for the address of its queue."""
+        return self.stream_id
+
+    @property
+    def priority(self) -> int:
+        """The priority: the simulated chip has one."""
+        return 0
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """Return the least and the greatest priority, which are one."""
+        return 0, 0
+
+
+class _XpuEventBase(torch.Event):
+    """An event of the simulated chip, under torch's names."""
+
+    _clock: torch.Event
+
+    def __new__(cls, enable_timing: bool = False) -> Self:
+        event = super().__new__(cls, "xpu", enable_timing=enable_timing)
+        # torch measures between events that are exactly of its own class.
+        event._clock = torch.Event("xpu", enable_timing=enable_timing)
+        return event
+
+    def record(self, stream: torch.Stream | None = None) -> None:
+        """Record the event in a stream."""
+        super().record(stream)
+        self._clock.record(stream)
+
+    def elapsed_time(self, other: torch.Event) -> float:
+        """Return the milliseconds from this event to the other."""
+        return self._clock.elapsed_time(other._clock if isinstance(other, _XpuEventBase) else other)
+
+    @property
+    def sycl_event(self) -> int:
+        """The address of the event; 0 before it is recorded."""
+        return self.event_id
+
+
+def _xpu_getCurrentStream(device: int) -> tuple[int, int, int]:
+    """Return the stream's number, the device and its type."""
+    return _facts_of(chip.current_stream(device))
+
+
+def _xpu_getCurrentRawStream(device: int) -> int:
+    """Return the address of the stream's queue, for compiled code."""
+    return chip.current_stream(device).stream_id
+
+
+def _xpu_setStream(stream_id: int, device_index: int, device_type: int) -> None:
+    """Make a stream the current one of its device."""
+    chip.set_stream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
+
+
+def _xpu_getStreamFromExternal(data_ptr: int, device: int) -> tuple[int, int, int]:
+    """Return the facts of a stream for a queue that other code has made."""
+    return data_ptr, device, _facts_of(chip.current_stream(device))[2]
+
+
+def _facts_of(stream: Any) -> tuple[int, int, int]:
+    return stream.stream_id, stream.device_index, stream.device_type
