@@ -30,8 +30,8 @@ class GradScaler(torch.amp.GradScaler):
         super().__init__("npu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
         self._dynamic = dynamic
 
-    def _unscale_grads_(self, *arguments: Any) -> dict[torch.device, torch.Tensor]:
-        found: dict[torch.device, torch.Tensor] = super()._unscale_grads_(*arguments)
+    def _unscale_grads_(self, *arguments: Any, **options: Any) -> dict[torch.device, torch.Tensor]:
+        found: dict[torch.device, torch.Tensor] = super()._unscale_grads_(*arguments, **options)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             for each in found.values():
                 torch.distributed.all_reduce(each)
