@@ -18,20 +18,17 @@ class _XpuStreamBase(torch.Stream):
             return super().__new__(cls, stream_id=stream_id, device_index=device_index, device_type=device_type)
         return super().__new__(cls, torch.device("xpu", chip.current_device()), priority=priority)
 
-    @property
-    def sycl_queue(self) -> int:
-        """The number of the stream, for the address of its queue."""
-        return self.stream_id
-
-    @property
-    def priority(self) -> int:
-        """The priority: the simulated chip has one."""
-        return 0
+    priority: int = 0  # the simulated chip has one
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
         """Return the least and the greatest priority, which are one."""
         return 0, 0
+
+    @property
+    def sycl_queue(self) -> int:
+        """The number of the stream, for the address of its queue."""
+        return self.stream_id
 
 
 class _XpuEventBase(torch.Event):
