@@ -18,10 +18,7 @@ class _XpuStreamBase(torch.Stream):
             return super().__new__(cls, stream_id=stream_id, device_index=device_index, device_type=device_type)
         return super().__new__(cls, torch.device("xpu", chip.current_device()), priority=priority)
 
-    @property
-    def priority(self) -> int:
-        """The priority: the simulated chip has one."""
-        return 0
+    priority: int = 0  # the simulated chip has one
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
