@@ -12,12 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.conftest import SHORT_PROCESS
 from tests.forks import processes
 from tests.forks.conftest import Begin
 from tests.forks.processes import MOST_SERVERS
 from tests.scripts import is_alive
-
-from tests.conftest import SHORT_PROCESS
 
 BOTH = pytest.mark.parametrize("how", ["start", "fork"])
 

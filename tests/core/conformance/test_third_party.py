@@ -25,7 +25,8 @@ backend = northbridge.load("kelvin")
 print(json.dumps([northbridge.available()["kelvin"], backend.device.count(), backend.device.label(0)]))
 """
 DENIALS = (
-    'fsdp=northbridge.no("its storages cannot be emptied"), deepspeed=northbridge.no("DeepSpeed has no accelerator for it"),'
+    'fsdp=northbridge.no("its storages cannot be emptied"), '
+    'deepspeed=northbridge.no("DeepSpeed has no accelerator for it"),'
 )
 DENIED = """
 from northbridge import UnsupportedError
