@@ -39,7 +39,7 @@ SHIPPED = {name: package for name, package in BACKENDS.items() if package.parent
 
 VENDORS_MODULES = ("habana_frameworks", "pyhlml", "torch_npu", "torch_sdaa")
 VENDORS_WORDS = re.compile(  # Neural Compressor and MPI serve every chip
-    r"(?<![a-z])(hpus?|hccl|habana|gaudi|synapse|sdaa|tccl|teco|tecorigin|npus?|lccl|ascend|xpu|xccl"
+    r"(?<![a-z])(hpus?|hccl|habana|gaudi|synapse|sdaa|tccl|teco|tecorigin|npus?|lccl|(?-i:Ascend|ASCEND)|xpu|xccl"
     r"|intel(?! (neural|mpi)))(?![a-z])",
     re.IGNORECASE,
 )

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
@@ -44,13 +44,13 @@ class Wheel:
     """The files of one wheel. Raises :class:`WheelError` if the file ``path`` is not one."""
 
     def __init__(self, path: Path) -> None:
-        self.name = path.name
+        self.name: str = path.name
         try:
             self._archive = zipfile.ZipFile(path)
         except (OSError, zipfile.BadZipFile) as error:
             raise WheelError(f"{str(path)!r} is not a wheel: {error}. Fix: give the path of a .whl") from error
         self._files = {each.filename: each for each in self._archive.infolist() if not each.is_dir()}
-        self.tree = cache(self._tree)
+        self.tree: Callable[[str], ast.Module] = cache(self._tree)
 
     @cached_property
     def modules(self) -> dict[str, str]:

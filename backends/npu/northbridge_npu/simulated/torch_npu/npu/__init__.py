@@ -2,31 +2,7 @@
 
 from __future__ import annotations
 
-from northbridge_cpu_sim.module import (
-    Event as Event,
-    Stream as Stream,
-    _is_in_bad_fork as _is_in_bad_fork,
-    current_device as current_device,
-    current_stream as current_stream,
-    default_stream as default_stream,
-    device as device,
-    empty_cache as empty_cache,
-    get_rng_state_all as get_rng_state_all,
-    initial_seed as initial_seed,
-    is_initialized as is_initialized,
-    manual_seed as manual_seed,
-    manual_seed_all as manual_seed_all,
-    max_memory_allocated as max_memory_allocated,
-    max_memory_reserved as max_memory_reserved,
-    mem_get_info as mem_get_info,
-    memory_allocated as memory_allocated,
-    memory_reserved as memory_reserved,
-    memory_stats as memory_stats,
-    reset_peak_memory_stats as reset_peak_memory_stats,
-    set_device as set_device,
-    set_rng_state_all as set_rng_state_all,
-    stream as stream,
-)
+from northbridge_cpu_sim import module as _chip
 from northbridge_npu.simulated.devices import (
     Generators as _Generators,
     _lazy_call as _lazy_call,
@@ -49,8 +25,19 @@ from . import amp as amp
 _initialized = False
 default_generators = _Generators()
 init = _lazy_init
-max_memory_cached = max_memory_reserved
-memory_cached = memory_reserved
-reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
+
+Event, Stream, device, stream = _chip.Event, _chip.Stream, _chip.device, _chip.stream
+current_stream, default_stream = _chip.current_stream, _chip.default_stream
+current_device, set_device = _chip.current_device, _chip.set_device
+is_initialized, _is_in_bad_fork = _chip.is_initialized, _chip._is_in_bad_fork
+
+empty_cache, mem_get_info, memory_stats = _chip.empty_cache, _chip.mem_get_info, _chip.memory_stats
+memory_allocated, max_memory_allocated = _chip.memory_allocated, _chip.max_memory_allocated
+memory_reserved = memory_cached = _chip.memory_reserved
+max_memory_reserved = max_memory_cached = _chip.max_memory_reserved
+reset_peak_memory_stats = reset_max_memory_allocated = reset_max_memory_cached = _chip.reset_peak_memory_stats
+
+manual_seed, manual_seed_all, initial_seed = _chip.manual_seed, _chip.manual_seed_all, _chip.initial_seed
+get_rng_state_all, set_rng_state_all = _chip.get_rng_state_all, _chip.set_rng_state_all
 
 _RECORD.watch(__name__)
