@@ -27,7 +27,19 @@ from northbridge.conformance.runs.run_environment import tells_of_a_launcher
 MOST_SERVERS = 4
 """The number of servers that fork, each of about 300 MB: one for each Lightning package, and one without."""
 
-_UNREAD = ("NORTHBRIDGE_", "PYTEST_", "FAIRCHIP_", "HABANA_", "HLS_", "PT_HPU_", "SDAA_", "TECO_")
+_UNREAD = (
+    "NORTHBRIDGE_",
+    "PYTEST_",
+    "FAIRCHIP_",
+    "HABANA_",
+    "HLS_",
+    "PT_HPU_",
+    "SDAA_",
+    "TECO_",
+    "ASCEND_",
+    "ONEAPI_",
+    "ZE_",
+)
 """Prefixes of variables that the imports of a server do not read: ours, pytest's, and those of the simulated chips."""
 
 _ENTRY = f"""
