@@ -210,9 +210,10 @@ _libraries: list[object] = []
 
 def _warn_of_hidden_hardware(backend: Backend) -> None:
     import torch
+    from torch._C._autograd import DeviceType
 
     own = backend.device.type
-    kinds = [kind.lower() for kind in torch.autograd.DeviceType.__members__ if kind not in ("CPU", "PrivateUse1")]
+    kinds = [kind.lower() for kind in DeviceType.__members__ if kind not in ("CPU", "PrivateUse1")]
     asked = {kind: getattr(getattr(torch, kind, None), "is_available", None) for kind in kinds if kind != own}
     real = [kind for kind, is_available in asked.items() if is_available is not None and is_available()]
     if real:
