@@ -10,6 +10,7 @@ ROOMS = (
     "runs",
     "rank_programs",
     "run",
+    "step_by_step",
     "suite",
     "tests",
     "levels",

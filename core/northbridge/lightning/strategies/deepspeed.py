@@ -15,7 +15,12 @@ from northbridge.lightning.strategies.deepspeed_accelerator import (
     place,
     run_as_wanted,
 )
-from northbridge.lightning.strategies.deepspeed_config import reject_accumulation, reject_config, reject_no_optimizer
+from northbridge.lightning.strategies.deepspeed_config import (
+    reject_accumulation,
+    reject_config,
+    reject_no_optimizer,
+    reject_rebuilt_optimizer,
+)
 from northbridge.lightning.strategies.deepspeed_passes import BackwardPasses
 from northbridge.lightning.strategies.deepspeed_stages import reject_other_stages
 from northbridge.lightning.strategies.fabric import _FabricMixin
@@ -133,6 +138,7 @@ class _TrainerDeepSpeedMixin(_TrainerShardsMixin, _DeepSpeedMixin):
         return optimizers[0], schedulers[0] if schedulers else None
 
     def _setup_model_and_optimizer(self, model: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
+        reject_rebuilt_optimizer(self.config, optimizer, lr_scheduler)
         self._prepare(model, [] if optimizer is None else [optimizer], fits=True)
         made = super()._setup_model_and_optimizer(model, optimizer, lr_scheduler)
         self._complete_engine(made[0], fits=True)
@@ -165,6 +171,7 @@ class _FabricDeepSpeedMixin(_FabricMixin, _DeepSpeedMixin):
         fits = optimizer is not None
         if fits:
             reject_unsupported(self.backend, "fit")
+            reject_rebuilt_optimizer(self.config, optimizer, scheduler)
         else:
             reject_no_optimizer(self.config)
         self._prepare(model, [optimizer] if fits else [], fits=fits)

@@ -36,6 +36,24 @@ def reject_no_optimizer(config: Config) -> None:
         raise UnsupportedError(f"ZeRO {stage} needs an optimizer. Fix: stage=3 or 0", capability="deepspeed")
 
 
+def reject_rebuilt_optimizer(config: Config, optimizer: Any, scheduler: Any) -> None:
+    """Raise :class:`UnsupportedError` if ZeRO would drop settings of ``optimizer``, or what ``scheduler`` sets.
+
+    DeepSpeed 0.19.8 makes torch's Adagrad anew, in one group and with the optimizer's defaults.
+    """
+    import torch
+
+    stage = (config.get("zero_optimization") or {}).get("stage", 0)
+    if not stage or not isinstance(optimizer, torch.optim.Adagrad):
+        return
+    first, *others = optimizer.param_groups
+    if others or scheduler is not None or any(first[name] != value for name, value in optimizer.defaults.items()):
+        raise UnsupportedError(
+            f"ZeRO {stage} drops Adagrad's groups and schedule. Fix: stage=0 or another optimizer",
+            capability="deepspeed",
+        )
+
+
 def _reject_kinds(config: Config) -> None:
     for part in ("zero_optimization", "optimizer"):
         if not isinstance(config.get(part), (Mapping, type(None))):

@@ -38,7 +38,7 @@ def test_claims_are_known_if_the_software_cannot_load(install_here: Install) -> 
     facts = find_facts("load_needs_software")
 
     assert (facts.backend.device, facts.backend.devices) == ("load_needs_software", 0)
-    assert "No module named 'torch_load_needs_software'" in facts.backend.problem
+    assert "its software 'torch_load_needs_software' is not installed" in facts.backend.problem
 
 
 def test_origin_is_known_if_the_plugin_cannot_be_imported(install_here: Install) -> None:

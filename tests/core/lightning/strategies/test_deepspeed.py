@@ -28,6 +28,7 @@ pytestmark = [needs_engines, pytest.mark.timeout(240)]
 
 RATE = 0.1
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+LOST = ("groups", "rate", "schedule")
 INFERENCE = ("dtype", "mp_size", "replace_with_kernel_inject", "tp")
 SHARDED = (1, 2, 3)
 
@@ -115,6 +116,25 @@ class _Steps(nn.Module):
 
 class Model(_Steps, LightningModule):
     pass
+
+
+class ByAdagrad(Model):
+    """Trained by torch's Adagrad: in two groups, with a rate that its group has, or with a schedule."""
+
+    def __init__(self, what: str = "") -> None:
+        super().__init__()
+        self.what = what
+
+    def configure_optimizers(self) -> Any:
+        groups: list[dict[str, Any]] = [
+            {"params": self.parameters(), **({"lr": RATE / 2} if self.what == "rate" else {})}
+        ]
+        if self.what == "groups":
+            groups = [{"params": self.layers[0].parameters()}, {"params": self.layers[2].parameters()}]
+        optimizer = torch.optim.Adagrad(groups, lr=RATE)
+        if self.what != "schedule":
+            return optimizer
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
 
 
 def trainer(strategy: Any = "deepspeed_stage_2", **options: Any) -> Any:
@@ -271,6 +291,12 @@ def recomputed_activations() -> list[list[float]]:
 
 
 @case
+def adagrad_with_one_rate() -> list[float]:
+    losses: list[float] = fit(model=ByAdagrad())[1].losses
+    return losses
+
+
+@case
 def an_optimizer_of_the_config() -> list[float]:
     optimizer = {"type": "AdamW", "params": {"lr": RATE, "weight_decay": 0.01}}
     losses: list[float] = fit(configured(optimizer=optimizer), Model(0))[1].losses
@@ -328,6 +354,7 @@ def other_refusals() -> dict[str, str]:
         "sync_batchnorm": refusal(lambda: fit(sync_batchnorm=True)),
         "no dict": refusal(lambda: fit(configured(zero_optimization=True))),
         "no operator": refusal(lambda: fit(configured(optimizer={"type": "Lamb", "params": {}}), Model(0))),
+        **{f"Adagrad's {what}": refusal(lambda what=what: fit(model=ByAdagrad(what))) for what in LOST},  # type: ignore[misc]
     }
     os.environ["DS_ACCELERATOR"] = "cuda"
     found["DS_ACCELERATOR"] = refusal(fit)
@@ -486,6 +513,10 @@ def test_recomputed_activations_change_no_loss(found: dict[str, Any]) -> None:
     assert found["recomputed_activations"] == [near(by_torch()[1])] * 3
 
 
+def test_adagrad_with_one_rate_trains_as_in_torch(found: dict[str, Any]) -> None:
+    assert found["adagrad_with_one_rate"] == near(by_torch(kind=torch.optim.Adagrad)[1])
+
+
 def test_the_config_may_name_the_optimizer(found: dict[str, Any]) -> None:
     assert found["an_optimizer_of_the_config"] == near(by_torch(kind=torch.optim.AdamW)[1])
 
@@ -540,6 +571,10 @@ def test_what_deepspeed_lacks_is_refused(found: dict[str, Any]) -> None:
         " SyncBatchNorm.convert_sync_batchnorm() in configure_model()",
         "no dict": "UnsupportedError: zero_optimization=True is not a dict. Fix: write its settings",
         "no operator": "UnsupportedError: DeepSpeed has no Lamb for 'cpu_sim'. Fix: type='AdamW'",
+        **dict.fromkeys(
+            [f"Adagrad's {what}" for what in LOST],
+            "UnsupportedError: ZeRO 2 drops Adagrad's groups and schedule. Fix: stage=0 or another optimizer",
+        ),
         "DS_ACCELERATOR": "VariableError: DS_ACCELERATOR='cuda' is not for 'cpu_sim'. Fix: unset it",
     }
 
