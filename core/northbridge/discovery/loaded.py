@@ -15,7 +15,7 @@ from northbridge.discovery.current import loaded, note_loaded, note_put_into_tor
 from northbridge.discovery.installed import describe, names
 from northbridge.discovery.nested_tensors import do_without_nested_tensors
 from northbridge.discovery.seeds import seeded_when_loaded
-from northbridge.discovery.simulated import is_simulable
+from northbridge.discovery.simulated import change_torch, is_simulable
 from northbridge.errors import (
     ClusterError,
     DeviceTypeTakenError,
@@ -112,6 +112,7 @@ def _load(backend: Backend) -> None:
         reject_missing_software(backend)
         backend.bridge.check_environment()
         backend.bridge.prepare()
+        change_torch(backend.name)
         _import_software(backend)
         note_put_into_torch(*(each for each in (torch.save, torch.load) if each not in in_place))
         _check_device_type(backend)

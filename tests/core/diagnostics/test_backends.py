@@ -12,7 +12,7 @@ def run(install: Install, without_lightning: Site) -> Completed:
     """List an environment with a plugin for each thing that can be said about one."""
     site = install("acme", "hook_raises", "import_exits", "probe_crashes", "takes_cuda", "double_one", "double_two")
     return northbridge(
-        beside(without_lightning, *site.folders), "list", NORTHBRIDGE_DISABLE="cpu_sim,hook_raises,hpu,sdaa"
+        beside(without_lightning, *site.folders), "list", NORTHBRIDGE_DISABLE="cpu_sim,hook_raises,hpu,npu,sdaa,xpu"
     )
 
 
@@ -34,7 +34,7 @@ class TestAnEnvironmentWithOneOfEach:
     @pytest.mark.parametrize(
         "reason",
         [
-            "hook_raises switched off by NORTHBRIDGE_DISABLE=cpu_sim,hook_raises,hpu,sdaa",
+            "hook_raises switched off by NORTHBRIDGE_DISABLE=cpu_sim,hook_raises,hpu,npu,sdaa,xpu",
             "(northbridge-import-exits 1.2.3) could not be imported: SystemExit: no licence for this machine.",
             "(northbridge-probe-crashes 1.2.3): the process that asked for its devices was killed by SIGSEGV",
             "cuda northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's own word",
