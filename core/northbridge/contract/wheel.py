@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from northbridge.processes.child import run
 from northbridge.processes.endings import last_words
+from northbridge.processes.environment import python_command
 
 DOWNLOAD_SECONDS = 600.0
 _EXTENSION = re.compile(r"([^/.]+)(\.[^/]+)?\.(so|pyd)$")
@@ -25,7 +26,9 @@ def download(requirement: str, folder: Path) -> Path:
     Raises :class:`WheelError`.
     """
     options = ("--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet")
-    command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), "--", requirement]
+    # `python -m pip` would import from the working directory.
+    pip = python_command("import runpy; runpy.run_module('pip', run_name='__main__')")
+    command = [*pip, "download", *options, "--dest", str(folder), "--", requirement]
     code, said = run(command, limit_s=DOWNLOAD_SECONDS, environ=dict(os.environ))
     found = sorted(folder.glob("*.whl"))
     if code != 0 or not found:
