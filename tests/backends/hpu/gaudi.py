@@ -16,6 +16,7 @@ GAUDI = SimChip(
     package=northbridge_hpu,
     record=RECORD,
     server=server,
+    ordered_streams=True,
     imports="import torch\nimport habana_frameworks.torch\nimport habana_frameworks.torch.core as htcore\n",
     collective="hccl",
     variables=("HABANA", "HLS", "PT", "HCCL", "HCL", "EXPERIMENTAL", "OMPI_COMM_WORLD"),

@@ -51,6 +51,9 @@ class SimChip:
     places: tuple[str, ...]
     """The output of ``train.py`` for each of four ranks on two nodes."""
 
+    ordered_streams: bool = False
+    """True if work is done in the order of the calls, whatever their streams."""
+
     cards: int = 8
     server: Callable[[], Server] | None = None
     """Returns the server of a process, which knows it from the first call on; None where processes share cards."""

@@ -10,7 +10,12 @@ from tests.backends.together.passages import common_passages, statements
 
 BACKENDS = Path(__file__).parents[3] / "backends"
 VENDORS = ("hpu", "npu", "sdaa", "xpu")
-LIMITS = {"hpu": 1200, "npu": 330, "sdaa": 380, "xpu": 150}  # sdaa: 350, and the names of its DeepSpeed and FSDP classes
+LIMITS = {
+    "hpu": 1200,
+    "npu": 330,
+    "sdaa": 380,
+    "xpu": 150,
+}  # sdaa: 350, and the names of its DeepSpeed and FSDP classes
 OPTIONAL = {"acceleration.py", "data.py", "float8.py"}
 """Files of a chip that has more than torch's own."""
 
