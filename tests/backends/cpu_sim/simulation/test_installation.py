@@ -319,14 +319,12 @@ def test_chip_without_key_and_sources_uses_cpu_sims_file(flint: SimulatedDevice)
     assert recipe_for(flint, None) == Recipe()
 
 
-def test_a_key_of_its_own_is_told_to_the_compiler(flint: SimulatedDevice) -> None:
-    device = flint.model_copy(update={"type": "xpu", "key": "XPU"})
+@pytest.mark.parametrize(("key", "tables"), [("HPU", ["-DCHIP_REGISTER_DISPATCH=REGISTER_HPU_DISPATCH"]), ("XPU", [])])
+def test_a_key_of_its_own_is_told_to_the_compiler(flint: SimulatedDevice, key: str, tables: list[str]) -> None:
+    """The kernel tables of a torch without Intel's GPUs have no place for XPU."""
+    device = flint.model_copy(update={"type": key.lower(), "key": key})
 
-    assert recipe_for(device, None).flags == (
-        *Recipe().flags,
-        "-DCHIP_KEY=XPU",
-        "-DCHIP_REGISTER_DISPATCH=REGISTER_XPU_DISPATCH",
-    )
+    assert recipe_for(device, None).flags == (*Recipe().flags, f"-DCHIP_KEY={key}", *tables)
 
 
 def test_sources_of_a_vendor_are_added_or_replace_those_of_ours(flint: SimulatedDevice, tmp_path: Path) -> None:
