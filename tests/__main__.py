@@ -57,6 +57,8 @@ class Ended:
 
 
 _ON_INTEL = tuple(f"tests/backends/simulated/test_{name}.py" for name in ("conformance", "layers", "sharded"))
+_OF_ITS_OWN = ("-c", "pyproject.toml", "-p", "tests.tiers")
+_PROOF = ("tests/backends/simulated/test_conformance.py::TestProof",)
 
 SUITES = (
     Suite("hpu", ("tests/backends/hpu", "tests/backends/simulated"), "hpu", ("standard", "full")),
@@ -67,9 +69,11 @@ SUITES = (
     Suite("wrong backends", ("tests/conformance",), tiers=("standard", "full")),
     Suite("Lightning", ("tests/core/lightning",)),
     Suite("simulated xpu", _ON_INTEL, "xpu", ("full",)),
+    Suite("simulated npu", _PROOF, "npu", ("full",)),
     # A distribution of its own, with a pytest as a third party has it; only the tiers are this repository's.
-    Suite("xpu", ("-c", "pyproject.toml", "-p", "tests.tiers", "backends/xpu/tests")),
-    Suite("npu", ("-c", "pyproject.toml", "-p", "tests.tiers", "backends/npu/tests"), "npu", ("full",)),
+    Suite("xpu", (*_OF_ITS_OWN, "backends/xpu/tests")),
+    # Its levels are proved above, by forks.
+    Suite("npu", (*_OF_ITS_OWN, "backends/npu/tests", "-k", "not conformance"), "npu", ("full",)),
 )
 """In the order in which three at once end together; the first is the one that is shown."""
 

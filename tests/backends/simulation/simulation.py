@@ -35,6 +35,10 @@ elif os.environ["NORTHBRIDGE_SIMULATE"] == "xpu":
     from tests.backends.simulation.intel import INTEL
 
     CHIP = INTEL
+elif os.environ["NORTHBRIDGE_SIMULATE"] == "npu":
+    from tests.backends.simulation.ascend import ASCEND
+
+    CHIP = ASCEND
 else:
     from tests.backends.sdaa.teco import TECO
 
