@@ -31,6 +31,7 @@ class AnvilBridge(northbridge.Bridge):
         module = ModuleType("torch.anvil")
         module.get_amp_supported_dtype = lambda: [torch.bfloat16]
         module.device_count = lambda: 2
+        module.manual_seed_all = lambda _seed: None
         module.is_available = lambda: True
         torch.utils.rename_privateuse1_backend("anvil")
         torch._register_device_module("anvil", module)
