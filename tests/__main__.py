@@ -69,7 +69,7 @@ SUITES = (
     Suite("wrong backends", ("tests/conformance",), tiers=("standard", "full")),
     Suite("Lightning", ("tests/core/lightning",)),
     Suite("simulated xpu", _ON_INTEL, "xpu", ("full",)),
-    Suite("simulated npu", _PROOF, "npu", ("full",)),
+    Suite("simulated npu", (*_PROOF, "tests/backends/simulated/test_contract.py"), "npu", ("full",)),
     # A distribution of its own, with a pytest as a third party has it; only the tiers are this repository's.
     Suite("xpu", (*_OF_ITS_OWN, "backends/xpu/tests")),
     # Its levels are proved above, by forks.

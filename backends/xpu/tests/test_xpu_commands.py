@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(torch.xpu._is_compiled(), reason="this torch was
 
 @pytest.mark.parametrize("command", [["list", "--json"], ["doctor", "xpu", "--json"]], ids=["list", "doctor"])
 def test_they_say_what_a_trainer_says(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NORTHBRIDGE_DISABLE", "cpu_sim,hpu,sdaa")  # nobody else need be asked
+    monkeypatch.setenv("NORTHBRIDGE_DISABLE", "cpu_sim,hpu,npu,sdaa")  # no other backend is asked
 
     done = subprocess.run(
         [NORTHBRIDGE, *command], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False

@@ -57,10 +57,12 @@ class TestTheStandIns:
         value = stand_ins[offered_symbol.name]
         assert isinstance(value, ModuleType) == (offered_symbol.kind == "module")
         assert isinstance(value, type) == (offered_symbol.kind == "class")
-        assert callable(value) == (offered_symbol.kind in ("class", "function"))
+        assert callable(value) == (offered_symbol.kind in ("class", "function", "method"))
         if offered_symbol.signature:
             assert callable(value)
             said, found = parse(offered_symbol.signature), inspect.signature(value)
+            if offered_symbol.kind == "method":  # as it is called
+                found = found.replace(parameters=list(found.parameters.values())[1:])
             assert [each.default for each in said.parameters.values()] == [
                 each.default if each.default is each.empty else repr(each.default) for each in found.parameters.values()
             ]
@@ -114,6 +116,9 @@ def _members(chip: SimChip, module: ModuleType) -> Iterator[tuple[str, object]]:
         is_public = not name.startswith("_") and name != "annotations"
         if is_public or dotted in chip.lines:
             yield dotted, value
+        if isinstance(value, type):
+            methods = ((f"{dotted}.{method}", each) for method, each in vars(value).items())
+            yield from (named for named in methods if named[0] in chip.lines)
         if is_public and isinstance(value, enum.EnumMeta):
             yield from ((f"{dotted}.{member}", value[member]) for member in value.__members__)
 

@@ -73,7 +73,7 @@ def run(
     ids=["without its software", "simulated", "two cards are visible"],
 )
 def test_it_is_listed(site: Site, tmp_path: Path, environ: dict[str, str], expected: tuple[Any, ...]) -> None:
-    alone = {"NORTHBRIDGE_DISABLE": "cpu_sim,hpu,sdaa"}  # nobody else need be asked
+    alone = {"NORTHBRIDGE_DISABLE": "cpu_sim,hpu,npu,sdaa,xpu"}  # no other backend is asked
 
     listed = run(NORTHBRIDGE, "list", "--json", site=site, folder=tmp_path, environ={**alone, **environ})
 
