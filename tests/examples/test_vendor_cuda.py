@@ -41,7 +41,8 @@ def test_it_is_forty_lines_at_most() -> None:
 
 @WITHOUT_CUDA
 def test_it_is_listed_as_without_its_software(site: Site, tmp_path: Path) -> None:
-    listed = run(NORTHBRIDGE, "list", "--json", site=site, folder=tmp_path, NORTHBRIDGE_DISABLE="cpu_sim,hpu,npu,sdaa,xpu")
+    others = "cpu_sim,hpu,npu,sdaa,xpu"
+    listed = run(NORTHBRIDGE, "list", "--json", site=site, folder=tmp_path, NORTHBRIDGE_DISABLE=others)
 
     (row,) = [each for each in json.loads(listed.stdout)["backends"] if each["name"] == "nb_cuda"]
     assert (row["distribution"], row["version"], row["status"], row["devices"]) == (
