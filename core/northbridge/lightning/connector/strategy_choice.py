@@ -71,6 +71,8 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
 def _backend_of_strategy(strategy: str) -> str | None:
     """Return the backend that a strategy such as ``ddp_acme_spawn`` is registered for."""
     words = strategy.lower()
+    if not words.startswith(("single_", "ddp_")):
+        return None  # reading all metadata takes as long as the rest of a Trainer
     longest_first = sorted(names(), key=len, reverse=True)
     return next(
         (name for name in longest_first if words == f"single_{name}" or f"{words}_".startswith(f"ddp_{name}_")),
@@ -85,10 +87,12 @@ def _is_somebody_elses(namespace: Namespace, name: str) -> bool:
 
 def _means_lightnings(name: str) -> bool:
     """Return True if an unknown ``name`` looks most like one of Lightning's own, so that Lightning should report it."""
+    # A narrow cutoff: a vendor's three letters are not a misspelt "cpu".
+    if not difflib.get_close_matches(name.lower(), LIGHTNING_NAMES, n=1, cutoff=0.75):
+        return False  # without the names that are announced: reading them takes as long as the rest of a Trainer
     announced = names()
     if name in announced:
         return False
-    # A narrow cutoff: a vendor's three letters are not a misspelt "cpu".
     near = difflib.get_close_matches(name.lower(), [*announced, *LIGHTNING_NAMES], n=1, cutoff=0.75)
     return bool(near) and near[0] in LIGHTNING_NAMES
 
@@ -96,7 +100,8 @@ def _means_lightnings(name: str) -> bool:
 def reject_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> None:
     """Raise :class:`UnsupportedError`, with the line to write instead, for a strategy that cannot run on a chip."""
     name = backend.name
-    other = _backend_of_strategy(strategy) if isinstance(strategy, str) else None
+    is_its_own = strategy == f"single_{name}"
+    other = _backend_of_strategy(strategy) if isinstance(strategy, str) and not is_its_own else None
     if other not in (None, name):
         raise UnsupportedError(
             f"strategy={strategy!r} is for {other!r}, not {name!r}. Fix: leave strategy= out, or write"
