@@ -1,9 +1,10 @@
 """Fork the processes that the conformance suite starts, which saves each the import of torch and of Lightning.
 
-Processes of the CPU, of torch's lazy device and of simulated chips are forked. Those of a real chip start as a user's
-do, because its software may not do later what it does at the end of ``import torch``. Ranks that torchrun starts are
-not forked, nor those that the suite starts side by side on cpu_sim: forks share the order of their sets, and a fault of
-ranks that differ in it has to show somewhere. Neither is a run that leaves the choice of the accelerator to Lightning.
+Processes of the CPU, of Lightning's tool for shards, of torch's lazy device and of simulated chips are forked. Those of
+a real chip start as a user's do, because its software may not do later what it does at the end of ``import torch``.
+Ranks that torchrun starts are not forked, nor those that the suite starts side by side on cpu_sim: forks share the
+order of their sets, and a fault of ranks that differ in it has to show somewhere. Neither is a run that leaves the
+choice of the accelerator to Lightning.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery import installed
 
 ROOT = Path(__file__).parents[2]
+
+CONSOLIDATE = ".utilities.consolidate_checkpoint"
+"""Lightning's tool for shards; it is given no chip."""
 
 
 def forking(environ: Mapping[str, str]) -> dict[str, str]:
@@ -50,6 +54,8 @@ def begin(command: list[str], environ: Mapping[str, str], folder: Path, output: 
         package = scenario.namespace.partition(".")[0] or "lightning"  # a rank of the suite's own has no namespace
         starts_ranks = scenario.launch == "script" and not scenario.alone
         return fork(command, environ, folder, output, imported=(package,), starts_ranks=starts_ranks)
+    if command[0] == "-m" and command[1].endswith(CONSOLIDATE):
+        return fork(command, environ, folder, output, imported=(command[1].partition(".")[0],))
     if command[0] == ANSWER and may_be_asked_in_a_fork(Path(command[2]).stem, *command[4:]):
         inherited = environ_of_runs()
         before = {name: inherited[name] for name in environ if name in inherited}

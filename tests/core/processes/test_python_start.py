@@ -41,7 +41,7 @@ import json, os, subprocess, sys, tempfile, torch
 from pathlib import Path
 import lightning.pytorch, ninja, pytest, rich.console
 import northbridge, northbridge.processes.question, northbridge.discovery.simulated
-from northbridge.conformance.tests.lightning import checkpoints, sharding
+from northbridge.conformance.tests.lightning import checkpoints
 from northbridge.conformance.runs import processes, question as questions
 import northbridge.processes.child, northbridge_cpu_sim.build.extension, northbridge_cpu_sim.build.compile
 from northbridge.conformance.run import RunResult
@@ -88,22 +88,13 @@ def opened():
     found = checkpoints._open_without_northbridge(RunResult(folder, {}, ""))
     assert found == {"devices": ["cpu"], "tensors": 1}
 
-def consolidated():
-    folder = run_folder("consolidated")
-    try:
-        sharding.Sharding().test_the_shards_of_all_ranks_become_one_plain_file(
-            "lightning.pytorch", RunResult(folder, {}, ""), folder
-        )
-    except AssertionError as error:
-        assert "does not exist" in str(error) or "not a" in str(error), error  # no shards lie there
-
 def compiled():
     chip = northbridge_cpu_sim.build.extension.locate(SimSettings(cache=work / "cache"), Recipe((work / "csrc",)))
     assert chip.is_file()
 
 found = {}
 sys.path.insert(0, "")
-for place in (listing_child, inquiry, vendor_tool, start, question, opened, consolidated, compiled):
+for place in (listing_child, inquiry, vendor_tool, start, question, opened, compiled):
     with open(os.environ["CANARY_LOG"], "w"):
         pass
     try:
@@ -143,8 +134,7 @@ PLACES = {
     "core/northbridge/processes/question.py: _ask_child": "inquiry",  # it names the Python in an error
     "core/northbridge/discovery/simulated.py: stand_in_for_tool": "vendor_tool",
     f"{CONFORMANCE}/runs/processes.py: start_afresh": "start",
-    f"{CONFORMANCE}/tests/lightning/checkpoints.py: _open_without_northbridge": "opened",
-    f"{CONFORMANCE}/tests/lightning/sharding.py: test_the_shards_of_all_ranks_become_one_plain_file": "consolidated",
+    f"{CONFORMANCE}/tests/lightning/checkpoints.py: _opener": "opened",
     "backends/cpu_sim/northbridge_cpu_sim/build/compile.py: _run": "compiled",
 }
 """Every function that starts a process, or names the Python to start, and the part of the driver that has it do so."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
+from functools import cache
 from typing import Any
 
 import pytest
@@ -28,26 +30,28 @@ from northbridge.conformance.suite import (
     one_and_two_devices,
     shows,
 )
+from northbridge.processes.endings import describe_exit
 from northbridge.processes.environment import python_command
 
 _OPEN = """
-import json, sys
+import json, sys, traceback
 for name in ("northbridge", "lightning", "pytorch_lightning"):
     sys.modules[name] = None  # any import of it fails
 import torch
-devices, weights = set(), 0
 def walk(value):
-    global weights
     if isinstance(value, torch.Tensor):
-        devices.add(str(value.device))
-        weights += 1
-    elif isinstance(value, dict):
-        for each in value.values(): walk(each)
-    elif isinstance(value, (list, tuple)):
-        for each in value: walk(each)
-walk(torch.load(sys.argv[1], weights_only=True))
-print(json.dumps({"devices": sorted(devices), "tensors": weights}))
+        yield str(value.device)
+    elif isinstance(value, (dict, list, tuple)):
+        for each in value.values() if isinstance(value, dict) else value: yield from walk(each)
+for line in sys.stdin:
+    try:
+        devices = list(walk(torch.load(json.loads(line), weights_only=True)))
+        found = {"devices": sorted(set(devices)), "tensors": len(devices)}
+    except Exception:
+        found = {"failed": traceback.format_exc()}
+    print(json.dumps(found), flush=True)
 """
+"""Opens the files that it reads of, one a line."""
 
 
 class Checkpoints(NamespaceSuite):
@@ -146,16 +150,32 @@ class KeptCheckpoints(NamespaceSuite):
 
 
 def _open_without_northbridge(outcome: RunResult) -> dict[str, Any]:
-    finished = subprocess.run(
-        python_command(_OPEN, str(outcome.folder / "epoch=1.ckpt")),
-        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    found: dict[str, Any] = json.loads(finished.stdout)
+    opener = _opener()
+    assert opener.stdin is not None
+    assert opener.stdout is not None
+    opener.stdin.write(json.dumps(str(outcome.folder / "epoch=1.ckpt")) + "\n")
+    opener.stdin.flush()
+    said = opener.stdout.readline()
+    if not said:
+        _opener.cache_clear()
+        raise AssertionError(f"the process that opened it {describe_exit(opener.wait())}")
+    found: dict[str, Any] = json.loads(said)
+    assert "failed" not in found, found["failed"]
     return found
+
+
+@cache
+def _opener() -> subprocess.Popen[str]:
+    """Return the process that opens checkpoints: one for all of them, for its import of torch is what takes long."""
+    opener = subprocess.Popen(
+        python_command(_OPEN),
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    atexit.register(opener.communicate)  # it reads the end of its input
+    return opener
 
 
 class Outlasting(UsesSuite):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,11 @@ import torch
 
 import northbridge
 from northbridge.conformance.rank_programs.sharding import CHECKPOINT
-from northbridge.conformance.run import RunResult, run
+from northbridge.conformance.run import LIMIT_S, RunResult, run
 from northbridge.conformance.runs.differences import tolerance
 from northbridge.conformance.runs.fingerprints import fingerprint
+from northbridge.conformance.runs.processes import start
+from northbridge.conformance.runs.run_environment import environ_of_runs
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Runs, Steps, always, in_each
 from northbridge.conformance.tests.lightning.ddp import denies
@@ -71,10 +71,10 @@ class Sharding(NamespaceSuite):
         tool = f"{NAMESPACES[namespace].fabric}.utilities.consolidate_checkpoint"
         file = tmp_path / "plain.ckpt"
         shards = str((chip.folder / CHECKPOINT).absolute())
-        command = [sys.executable, "-m", tool, shards, "--output_file", str(file)]
         # The tool imports modules from its working folder: the test's own, and not the user's.
-        finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert finished.returncode == 0, finished.stderr
+        with (tmp_path / "said.txt").open("wb") as output:
+            tooling = start(["-m", tool, shards, "--output_file", str(file)], environ_of_runs(), tmp_path, output)
+        assert tooling.wait(LIMIT_S) == 0, (tmp_path / "said.txt").read_text(errors="replace")
 
         plain: dict[str, Any] = torch.load(file, weights_only=True)
         weights = plain["state_dict"] if "state_dict" in plain else plain["net"]
