@@ -283,7 +283,7 @@ def test_documented_extra_earns_c2_on_one_device(wheel: Path, tmp_path: Path) ->
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", "--quiet"]
     versions = [f"{each.name}=={each.version}\n" for each in distributions() if each.name != "northbridge"]
     (tmp_path / "constraints.txt").write_text("".join(versions))
-    call([*pip, "-c", "constraints.txt", f"northbridge[conformance] @ {wheel.as_uri()}"], tmp_path)
+    call([*pip, "--no-compile", "-c", "constraints.txt", f"northbridge[conformance] @ {wheel.as_uri()}"], tmp_path)
     suite = [str(python.with_name("northbridge")), "conformance", "cpu_sim", "--level", "C2", "--out", "report"]
     environ = forking(without_this_checkout() | {"NORTHBRIDGE_CPU_SIM_DEVICES": "1"})
 
