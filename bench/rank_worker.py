@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
@@ -86,7 +86,7 @@ def save_sharded(task_name: str, device: str) -> Callable[[], object]:
     dist.broadcast_object_list(shared, device=torch.device("cpu"))
 
     def call() -> None:
-        checkpoint.save(net.state_dict(), checkpoint_id=f"{shared[0]}/sharded")
+        save(net.state_dict(), checkpoint_id=f"{shared[0]}/sharded")
 
     weakref.finalize(call, folder.cleanup)
     return call
