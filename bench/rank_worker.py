@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
+import weakref
 from collections.abc import Callable
 from itertools import pairwise
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
@@ -57,9 +61,7 @@ def step(kind: str, task_name: str, device: str) -> Callable[[], object]:
 
         return call_engine
     if kind == "fsdp2":
-        parts = [*(layer for layer in net.modules() if isinstance(layer, nn.TransformerEncoderLayer)), net]
-        for part in parts:
-            fully_shard(part, mesh=_mesh(device)).set_force_sum_reduction_for_comms(True)  # Gloo lacks the average
+        _shard(net, device)
     else:
         model = nn.parallel.DistributedDataParallel(net)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -75,6 +77,26 @@ def step(kind: str, task_name: str, device: str) -> Callable[[], object]:
     return call
 
 
+def save_sharded(task_name: str, device: str) -> Callable[[], object]:
+    """Return a save of a new model, of which each rank writes its shards to a folder that all share."""
+    net = TASKS[task_name].build().to(device)
+    _shard(net, device)
+    folder = TemporaryDirectory()  # rank 0's has the checkpoint
+    shared = [folder.name]
+    dist.broadcast_object_list(shared, device=torch.device("cpu"))
+
+    def call() -> None:
+        save(net.state_dict(), checkpoint_id=f"{shared[0]}/sharded")
+
+    weakref.finalize(call, folder.cleanup)
+    return call
+
+
+def _shard(net: nn.Module, device: str) -> None:
+    for part in (*(layer for layer in net.modules() if isinstance(layer, nn.TransformerEncoderLayer)), net):
+        fully_shard(part, mesh=_mesh(device)).set_force_sum_reduction_for_comms(True)  # Gloo lacks the average
+
+
 def _mesh(device: str) -> DeviceMesh:
     return DeviceMesh(device, range(RANKS))
 
@@ -82,6 +104,8 @@ def _mesh(device: str) -> DeviceMesh:
 def _made(question: dict[str, Any], device: str) -> Callable[[], object]:
     if "collective" in question:
         return collective(question["collective"], question["bytes"], device)
+    if question["step"] == "sharded-save":
+        return save_sharded(question["task"], device)
     return step(question["step"], question["task"], device)
 
 
@@ -101,6 +125,7 @@ def _seconds(call: Callable[[], object], times: int, *, each: bool) -> float:
 def main(device: str) -> None:
     """Do what this rank is asked; rank 0 answers."""
     torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", category=UserWarning)  # torch's, of a checkpoint that the next one replaces
     rank = int(os.environ["RANK"])
     if device == "cpu_sim":
         import northbridge

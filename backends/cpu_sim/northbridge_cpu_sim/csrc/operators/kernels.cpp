@@ -15,6 +15,8 @@
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/native_dropout_backward.h>
 #include <ATen/ops/native_dropout_native.h>
 #include <ATen/ops/resize_native.h>
 #include <ATen/ops/set_native.h>
@@ -191,6 +193,17 @@ bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
   return (is_dense(self) && is_dense(from)) || self.key_set() == from.key_set();
 }
 
+// It has no generator argument; composed, its random numbers come from the device's generator.
+std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, optional<bool> train) {
+  if (input.numel() == 0 || !train.value_or(true)) {
+    return at::native::native_dropout_cpu(input, p, train);
+  }
+  const double kept = 1 - p;
+  auto mask = at::empty_like(input, input.options().dtype(at::kBool)).bernoulli_(kept);
+  auto output = at::native_dropout_backward(input, mask, kept == 0 ? 0 : 1 / kept);
+  return {std::move(output), std::move(mask)};
+}
+
 } // namespace
 
 TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
@@ -212,9 +225,7 @@ TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
   m.impl("_reshape_alias", at::native::_reshape_alias);
   m.impl("unfold", at::native::unfold);
   m.impl("view.dtype", view_as);
-
-  // It has no generator argument; composed, its random numbers come from the device's generator.
-  m.impl("native_dropout", at::native::native_dropout_cpu);
+  m.impl("native_dropout", native_dropout);
 }
 
 TORCH_LIBRARY_IMPL(aten, CHIP_AUTOGRAD_KEY, m) {

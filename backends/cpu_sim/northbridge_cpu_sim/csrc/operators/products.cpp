@@ -3,8 +3,11 @@
 #include "device/device.h"
 #include "operators/operator_facts.h"
 
+#include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 #include <iterator>
@@ -189,6 +192,50 @@ void turn_around(const OperatorFacts& facts, Stack* stack) {
   }
 }
 
+template <typename Number>
+void scale_masked(const Tensor& given, const Tensor& mask, double by, const Tensor& result) {
+  const auto* from = given.const_data_ptr<Number>();
+  const auto* kept = mask.const_data_ptr<bool>();
+  auto* to = result.mutable_data_ptr<Number>();
+  const auto scale = static_cast<at::opmath_type<Number>>(by);
+  at::parallel_for(0, given.numel(), at::internal::GRAIN_SIZE, [=](int64_t begin, int64_t end) {
+    for (auto i = begin; i < end; ++i) {
+      const auto masked = static_cast<at::opmath_type<Number>>(from[i]) * kept[i];
+      to[i] = static_cast<Number>(masked * scale);
+    }
+  });
+}
+
+// Torch's kernel makes a copy of the mask in the tensor's dtype, and two products: each takes as
+// long as this, whose results are the same. Returns false if the tensors need torch's kernel.
+bool multiply_masked(const OperatorFacts& facts, Stack* stack) {
+  const auto* arguments = stack->data() + stack->size() - facts.argument_count;
+  const auto& given = arguments[0].toTensor();
+  const auto& mask = arguments[1].toTensor();
+  if (mask.scalar_type() != ScalarType::Bool || !given.is_non_overlapping_and_dense() ||
+      given.is_neg() || given.sizes() != mask.sizes() || given.strides() != mask.strides()) {
+    return false;
+  }
+  const auto by = arguments[2].toDouble();
+  auto result = at::empty_like(given);
+  switch (given.scalar_type()) {
+    case ScalarType::Float:
+      scale_masked<float>(given, mask, by, result);
+      break;
+    case ScalarType::BFloat16:
+      scale_masked<at::BFloat16>(given, mask, by, result);
+      break;
+    case ScalarType::Half:
+      scale_masked<at::Half>(given, mask, by, result);
+      break;
+    default:
+      return false;
+  }
+  torch::jit::drop(*stack, facts.argument_count);
+  torch::jit::push(*stack, std::move(result));
+  return true;
+}
+
 } // namespace
 
 Product product_of(const c10::OperatorName& name) {
@@ -198,7 +245,8 @@ Product product_of(const c10::OperatorName& name) {
       {"aten::bmm", Product::bmm},
       {"aten::convolution", Product::convolution},
       {"aten::convolution_backward", Product::convolution_backward},
-      {"aten::mm", Product::mm}};
+      {"aten::mm", Product::mm},
+      {"aten::native_dropout_backward", Product::masked}};
   const auto& overload = name.overload_name;
   if (settings().other_order && (name.name == "aten::sum" || name.name == "aten::mean") &&
       (overload.empty() || overload == "dim" || overload == "dim_IntList")) {
@@ -216,6 +264,12 @@ void multiply(const OperatorHandle& op, const OperatorFacts& facts, Stack* stack
   if (facts.product == Product::sum) {
     turn_around(facts, stack);
     call_kernel(op, stack);
+    return;
+  }
+  if (facts.product == Product::masked) {
+    if (!multiply_masked(facts, stack)) {
+      call_kernel(op, stack);
+    }
     return;
   }
   auto* arguments = stack->data() + stack->size() - facts.argument_count;

@@ -1,4 +1,5 @@
-// Products of matrices, convolutions and sums, in the arithmetic that the settings choose.
+// Products of matrices, convolutions and sums, in the arithmetic that the settings choose; and of a
+// tensor, a mask and a number, which dropout is, in one pass over the memory.
 //
 // Large products of float16 are computed in float32 and rounded once, whatever they choose: torch's
 // own kernels for them need CPUs with float16 instructions, and take up to 150 times as long on
@@ -22,6 +23,7 @@ enum class Product : uint8_t {
   baddbmm,
   convolution,
   convolution_backward,
+  masked, // native_dropout_backward
   sum // or a mean
 };
 

@@ -150,6 +150,24 @@ def test_recurrent_weight_changed_before_backward_is_refused(chip: ModuleType) -
         torch.autograd.backward(output.sum())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "strided"])
+def test_dropout_scales_what_it_keeps(chip: ModuleType, dtype: torch.dtype, layout: str) -> None:
+    whole = torch.randn(40, 66, dtype=dtype)
+    given = {"contiguous": whole, "transposed": whole.t(), "strided": whole[:, ::2]}[layout]
+    chips = {"contiguous": whole.to("cpu_sim"), "transposed": whole.to("cpu_sim").t()}
+    inputs = chips.get(layout, whole.to("cpu_sim")[:, ::2]).requires_grad_()
+
+    output, mask = torch.native_dropout(inputs, 0.3, train=True)
+    (of_inputs,) = torch.autograd.grad(output.sum(), inputs)
+
+    kept = mask.cpu()
+    assert 0.6 < kept.double().mean() < 0.8
+    assert torch.equal(output.cpu(), given.mul(kept).mul_(1 / 0.7))
+    assert output.stride() == given.mul(kept).stride()
+    assert torch.equal(of_inputs.cpu(), torch.ones_like(given).mul(kept).mul_(1 / 0.7))
+
+
 def test_recurrent_dropout_uses_the_chips_generator(chip: ModuleType) -> None:
     module = nn.GRU(5, 7, num_layers=2, dropout=0.5).to("cpu_sim")
     inputs = torch.randn(4, 3, 5, device="cpu_sim")
