@@ -39,7 +39,7 @@ def test_the_last_line_of_a_training_is_its_cost(monkeypatch: pytest.MonkeyPatch
     assert cost(3, "made_up") == COST
 
 
-def test_a_training_that_fails_is_no_picture(
+def test_a_training_that_fails_draws_no_picture(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object) -> Cost:
