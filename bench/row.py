@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from bench.sides import Pair
 
-Unit = Literal["×", "s", "ms"]
+Unit = Literal["×", "s", "ms", "MB"]
 Question = Mapping[str, Any]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from bench import sides, start
+from bench import many_ranks, sides, start
 from bench.job import Job
 from bench.options import OPTIONS
 from bench.row import Compared, Question, Row, Timed
@@ -236,4 +236,12 @@ ROWS = (
         90.0,
         Timed(start.time_compile, once=True),
     ),
+    Row(
+        "ranks-start",
+        "64 ranks of `ddp_fork`, to the first step",
+        "s",
+        None,
+        Timed(many_ranks.first_step_of_64, once=True),
+    ),
+    Row("ranks-memory", "memory of each of 64 ranks", "MB", 120.0, Timed(many_ranks.memory_of_64, once=True)),
 )

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
@@ -75,9 +76,9 @@ class NodeList:
     def position(self) -> int:
         """Return the index of this host. Raises :class:`ClusterError` if the list does not name it."""
         here = {_short(socket.gethostname()), _short(self.node_name)}
-        for index, host in enumerate(self.hosts):
-            if _short(host) in here:
-                return index
+        places = _places(self.hosts)
+        if listed := here & places.keys():
+            return min(map(places.__getitem__, listed))
         found = _find_here(self.hosts)
         if found is not None:
             return found
@@ -89,6 +90,7 @@ class NodeList:
         )
 
 
+@lru_cache(maxsize=8)
 def expand(text: str, variable: str) -> tuple[str, ...]:
     """Return the hosts of a list as SLURM writes it: ``n[1-3,7]``, ``rack[0-1]n[01-16:5]``, ``a,b``.
 
@@ -122,6 +124,14 @@ def _numbers(ranges: str) -> list[str]:
             return []
         found += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1, step)]
     return found
+
+
+@lru_cache(maxsize=8)
+def _places(hosts: tuple[str, ...]) -> dict[str, int]:
+    places: dict[str, int] = {}
+    for index, host in enumerate(hosts):
+        places.setdefault(_short(host), index)
+    return places
 
 
 def _short(host: str) -> str:

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <sstream>
 #include <system_error>
 #include <thread>
@@ -76,32 +77,38 @@ void Roster::announce(const GroupFacts& group, const StorePtr& store) const {
 }
 
 void Roster::wait_for_all(const GroupFacts& group, const StorePtr& store) const {
-  std::vector<int> absent;
-  for (int rank = 0; rank < group.size; ++rank) {
-    absent.push_back(rank);
-  }
+  std::vector<int> absent(static_cast<size_t>(group.size));
+  std::iota(absent.rbegin(), absent.rend(), 0);
+  const auto is_here = [&store](int rank) { return store->check({key_of(rank)}); };
   const auto end = steady_clock::now() + group.timeout;
   constexpr milliseconds kLongest{50};
   for (milliseconds pause{1};; pause = std::min(2 * pause, kLongest)) {
+    const bool is_late = steady_clock::now() >= end;
     try {
-      std::erase_if(absent, [&store](int rank) { return store->check({key_of(rank)}); });
+      // One question in each round: about every absent rank they would be size² in all, each time.
+      while (!absent.empty() && is_here(absent.back())) {
+        absent.pop_back();
+      }
+      if (is_late) {
+        std::erase_if(absent, is_here); // to name them all
+      }
     } catch (const std::exception& error) {
       const std::string reason = error.what();
       refuse(
           group,
           store,
-          absent,
+          {absent.back()},
           c10::str(
               "the store was lost (", reason.substr(0, reason.find('\n')), ") while waiting"));
     }
     if (absent.empty()) {
       return;
     }
-    if (steady_clock::now() >= end) {
+    if (is_late) {
       refuse(
           group,
           store,
-          absent,
+          {absent.rbegin(), absent.rend()},
           c10::str("timed out after ", group.timeout.count(), " ms while waiting"));
     }
     std::this_thread::sleep_for(pause);
@@ -110,9 +117,15 @@ void Roster::wait_for_all(const GroupFacts& group, const StorePtr& store) const 
 
 void Roster::meet(const GroupFacts& group, const StorePtr& store) {
   const auto here = this_process().machine;
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < group.size; ++rank) {
+    keys.push_back(key_of(rank));
+  }
+  const auto cards = store->multiGet(keys);
   for (int rank = 0; rank < group.size; ++rank) {
     auto& member = members_[static_cast<size_t>(rank)];
-    std::istringstream card(store->get_to_str(key_of(rank)));
+    const auto& text = cards.at(static_cast<size_t>(rank));
+    std::istringstream card(std::string(text.begin(), text.end()));
     std::getline(card, member.process.machine);
     std::getline(card, member.process.host);
     int descriptor = -1;
