@@ -14,7 +14,7 @@ HELP = f"""List the installed backends, and whether Lightning knows them.
 
 Child processes, a few at a time, import each plugin, count its devices and load its software. Importing and counting
 may take NORTHBRIDGE_DETECT_TIMEOUT seconds each, 20 by default. Software that is compiled on first use takes minutes:
---load-timeout limits the time. One more child imports torch and every installed namespace of Lightning.
+--load-timeout limits the time. Lightning is judged by its release and not imported; `northbridge doctor` imports it.
 
 \b
 Status of a backend:

@@ -31,8 +31,7 @@ def spinner(*, quiet: bool) -> Iterator[Callable[[str, str], None]]:
     console = Terminal(stderr=True)
     if not (quiet or console.is_terminal):
         print(
-            "northbridge: asking every backend and Lightning in child processes; software that is compiled on first use"
-            " takes minutes",
+            "northbridge: asking in child processes; software that is compiled on first use takes minutes",
             file=sys.stderr,
         )
     doing: dict[str, str] = {}

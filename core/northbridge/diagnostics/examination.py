@@ -18,7 +18,7 @@ from northbridge.discovery.cards import counted_cards
 from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get
 from northbridge.discovery.installed import describe
-from northbridge.discovery.loaded import load
+from northbridge.discovery.loaded import load, reject_missing_software
 from northbridge.discovery.present import detect
 from northbridge.errors import DeviceTypeTakenError, NorthbridgeError, SoftwareMissingError, UnsupportedError
 from northbridge.process_record import record
@@ -129,6 +129,8 @@ def _states(backend: Backend, report: Reporter) -> dict[str, object]:
         report.begin("detect", simulated=capabilities.simulated)
         devices = operator.index(detect(backend))
         report.begin("detect", devices=devices)
+        if _tried("its missing()", backend.bridge.missing)[0] is not None:
+            reject_missing_software(backend)  # before torch, whose import takes seconds
         torch_import.import_torch(report)
         report.begin("load")
         load(backend)

@@ -51,6 +51,11 @@ def ask(queue: Queue) -> tuple[list[NamespaceRow], tuple[Entry, ...], str]:
     return namespace_rows(reply), record_of(reply), torch_import.problem_of(reply)
 
 
+def judge() -> list[NamespaceRow]:
+    """Return the namespaces' rows by metadata alone, where torch can be imported; the doctor imports them instead."""
+    return [_judged(row) if row.status == "not asked" else row for row in namespace_rows()]
+
+
 def find_torch_problem() -> str:
     """Return the reason why ``import torch`` fails in a child process; empty if it works."""
     return torch_import.problem_of(child.ask(question([]), stages([])))
@@ -119,6 +124,19 @@ def _installed(namespace: Namespace) -> NamespaceRow:
     return NamespaceRow(namespace.name, "", "", "not installed")
 
 
+def _judged(row: NamespaceRow) -> NamespaceRow:
+    from northbridge.lightning.versions import reason_against_version, untested
+
+    if os.environ.get("NORTHBRIDGE_DISABLE", "").strip() == "1":
+        return replace(row, status="off", reason="NORTHBRIDGE_DISABLE=1")
+    if torch_import.is_switched_off() or _is_torch_too_old():
+        return replace(row, status="not registered", reason=_why_nothing_ran())
+    if reason := reason_against_version(row.version):
+        return replace(row, status="left alone", reason=f"{row.name}: {reason}")
+    remark = untested(row.version)
+    return replace(row, status="registered", reason=f"untested: {row.name} {row.version}{remark}" if remark else "")
+
+
 def _asked(row: NamespaceRow, reply: Reply) -> NamespaceRow:
     if torch_import.problem_of(reply):
         return row
@@ -152,6 +170,10 @@ def _why_nothing_ran() -> str:
         variable = torch_import.SWITCH
         value = os.environ[variable]
         return f"{variable}={value} keeps torch from starting Northbridge: {by_hand}, or unset the variable"
-    if tuple(map(int, version("torch").split(".")[:2])) < (2, 5):
+    if _is_torch_too_old():
         return f"torch {version('torch')} starts nothing by itself: {by_hand}, or upgrade to torch 2.5 or later"
     return f"torch's autoload was off while torch was imported: {by_hand}, or reinstall northbridge"
+
+
+def _is_torch_too_old() -> bool:
+    return tuple(map(int, version("torch").split(".")[:2])) < (2, 5)

@@ -53,12 +53,21 @@ def examine(
     chosen = choose(name)
     depth = examination.Depth(load_seconds, everything=deep, acquire=acquire)
     with Queue(tell) as queue:
-        lightning = queue.submit(namespaces.ask, queue)
+        lightning = queue.submit(namespaces.ask, queue) if deep else None
         auto = queue.submit(selection.ask, queue, namespace_rows(), load_seconds) if deep else None
         asked = [queue.submit(examination.ask, queue, each, depth) for each in chosen]
-        (rows, record, problem), replies = lightning.result(), [each.result() for each in asked]
+        replies = [each.result() for each in asked]
+        rows, record, problem = lightning.result() if lightning else (namespace_rows(), (), "")
         problem = next(filter(None, [problem, *(each for _, each in replies)]), "")
-        found = _diagnosis([report for report, _ in replies], rows, torch_problem=problem, record=record)
+        if lightning is None:
+            # Where no backend could be loaded, perhaps no child has imported torch.
+            if not problem and not any(each.states.loadable for each, _ in replies):
+                problem = namespaces.find_torch_problem()
+            rows = rows if problem else namespaces.judge()
+        reports = [report for report, _ in replies]
+        if problem:
+            reports = [_unknown(report, claim) for report, claim in zip(reports, chosen, strict=True)]
+        found = _diagnosis(reports, rows, torch_problem=problem, record=record)
         if auto is None:
             return found
         chose = selection.Selection(None, "torch cannot be imported") if problem else auto.result()
@@ -74,6 +83,11 @@ def examine(
             namespace = selection.choose_namespace(rows)
             found = replace(found, trainings=train(queue, found.backends, namespace, load_seconds))
     return _advised(found)
+
+
+def _unknown(report: BackendReport, claim: Claimed) -> BackendReport:
+    """Take back that the software is missing: without torch, a bridge cannot know."""
+    return replace(report, states=report_on(claim).states) if report.states.status == "no software" else report
 
 
 def choose(name: str | None) -> list[Claimed]:

@@ -71,8 +71,9 @@ def test_a_malicious_upload_is_named_and_not_imported(without_lightning: Site, t
 def test_one_that_cannot_be_imported_is_broken(without_lightning: Site, tmp_path: Path) -> None:
     site = _install_lightning(without_lightning, "2.6.6", tmp_path, "raise ImportError('half of it is missing')")
 
-    run = northbridge(site, "list")
+    listed, run = northbridge(site, "list"), northbridge(site, "doctor")
 
+    assert row(listed.stdout, "lightning.pytorch")[-1] == "registered"  # by its metadata
     assert row(run.stdout, "lightning.pytorch")[-1] == "broken"
     assert "import lightning.pytorch raised ImportError: half of it is missing; reinstall it" in flowing(run.stdout)
     assert run.returncode == 1
