@@ -184,3 +184,25 @@ def test_graphs_profiler_and_cards_are_the_vendors(run: Callable[..., str]) -> N
 
     assert said[:3] == ["NPUGraph [8.0, 8.0]", "True", "npu npugraph_ex"]
     assert said[4] == "2 a 910ProB computes in float16 and float32 alone; 910B1 and later have it"
+
+
+CASTS = """
+import torch
+import northbridge
+from lightning.pytorch import Trainer
+
+given = torch.ones(2, device="npu")
+print([each.dtype for each in (given.double(), given.to("npu", torch.float64), given.to("cpu", torch.float64))])
+try:
+    Trainer(accelerator="npu", devices=1, precision="64-true")
+except northbridge.UnsupportedError as error:
+    print(error)
+"""
+
+
+def test_float64_is_refused_as_casts_make_float32_of_it(run: Callable[..., str]) -> None:
+    """Without the error, a run in 64-true would train in float32."""
+    assert run(CASTS, NORTHBRIDGE_SIMULATE="npu").splitlines()[-2:] == [
+        "[torch.float32, torch.float64, torch.float64]",
+        "precision='64-true': 'npu' has no float64: its software casts float64 to float32. Fix: precision='32-true'",
+    ]
