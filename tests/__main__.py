@@ -56,9 +56,8 @@ class Ended:
     """pytest's results of its tests; there are none where pytest itself was ended."""
 
 
-_ON_INTEL = tuple(
-    f"tests/backends/simulated/test_{name}.py" for name in ("conformance", "exports", "layers", "sharded")
-)
+_SHARED = "tests/backends/simulated/test_"
+_ON_INTEL = tuple(f"{_SHARED}{name}.py" for name in ("conformance", "exports", "layers", "sharded"))
 _ON_ASCEND = tuple(f"{_SHARED}{name}.py" for name in ("contract", "exports", "layers"))
 _OF_ITS_OWN = ("-c", "pyproject.toml", "-p", "tests.tiers")
 _PROOF = ("tests/backends/simulated/test_conformance.py::TestProof",)
