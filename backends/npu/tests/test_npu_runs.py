@@ -196,7 +196,7 @@ print([each.dtype for each in (given.double(), given.to("npu", torch.float64), g
 """
 
 
-def test_a_cast_to_float64_gives_float32_where_no_device_is_named(run: Callable[..., str]) -> None:
+def test_a_cast_to_float64_alone_gives_float32(run: Callable[..., str]) -> None:
     said = run(CASTS, NORTHBRIDGE_SIMULATE="npu")
 
     assert said.splitlines()[-1] == "[torch.float32, torch.float64, torch.float64]"
