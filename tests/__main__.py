@@ -56,7 +56,9 @@ class Ended:
     """pytest's results of its tests; there are none where pytest itself was ended."""
 
 
-_ON_INTEL = tuple(f"tests/backends/simulated/test_{name}.py" for name in ("conformance", "layers", "sharded"))
+_SHARED = "tests/backends/simulated/test_"
+_ON_INTEL = tuple(f"{_SHARED}{name}.py" for name in ("conformance", "exports", "layers", "sharded"))
+_ON_ASCEND = tuple(f"{_SHARED}{name}.py" for name in ("contract", "exports", "layers"))
 _OF_ITS_OWN = ("-c", "pyproject.toml", "-p", "tests.tiers")
 _PROOF = ("tests/backends/simulated/test_conformance.py::TestProof",)
 
@@ -69,7 +71,7 @@ SUITES = (
     Suite("wrong backends", ("tests/conformance",), tiers=("standard", "full")),
     Suite("Lightning", ("tests/core/lightning",)),
     Suite("simulated xpu", _ON_INTEL, "xpu", ("full",)),
-    Suite("simulated npu", (*_PROOF, "tests/backends/simulated/test_contract.py"), "npu", ("full",)),
+    Suite("simulated npu", (*_PROOF, *_ON_ASCEND), "npu", ("full",)),
     # A distribution of its own, with a pytest as a third party has it; only the tiers are this repository's.
     Suite("xpu", (*_OF_ITS_OWN, "backends/xpu/tests")),
     # Its levels are proved above, by forks.

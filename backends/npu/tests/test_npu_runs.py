@@ -184,3 +184,19 @@ def test_graphs_profiler_and_cards_are_the_vendors(run: Callable[..., str]) -> N
 
     assert said[:3] == ["NPUGraph [8.0, 8.0]", "True", "npu npugraph_ex"]
     assert said[4] == "2 a 910ProB computes in float16 and float32 alone; 910B1 and later have it"
+
+
+CASTS = """
+import torch
+import northbridge
+
+northbridge.load("npu")
+given = torch.ones(2, device="npu")
+print([each.dtype for each in (given.double(), given.to("npu", torch.float64), given.to("cpu", torch.float64))])
+"""
+
+
+def test_a_cast_to_float64_alone_gives_float32(run: Callable[..., str]) -> None:
+    said = run(CASTS, NORTHBRIDGE_SIMULATE="npu")
+
+    assert said.splitlines()[-1] == "[torch.float32, torch.float64, torch.float64]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -96,3 +97,10 @@ def get_rng_state(device: torch.device | str | int = "npu") -> torch.Tensor:
 def set_rng_state(new_state: torch.Tensor, device: torch.device | str | int = "npu") -> None:
     """Put such a state back."""
     chip.set_rng_state(new_state, device)
+
+
+class FloatTensor:
+    """A float32 tensor on the current NPU, made as torch's old types are: of values, or of sizes."""
+
+    def __new__(cls, *given: Any) -> torch.Tensor:  # type: ignore[misc]  # as torch.FloatTensor
+        return torch.FloatTensor(*given).to("npu")

@@ -8,6 +8,9 @@ from northbridge_npu.simulated.record import RECORD
 from northbridge_npu.simulated.settings import NPUSimSettings
 
 _AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+_CANN = "/usr/local/Ascend/ascend-toolkit/latest"
+"""Where ``set_env.sh``, which a shell on such a machine has sourced, says that CANN is."""
+
 _BEFORE = os.environ.get(_AUTOLOAD, "1")
 
 
@@ -26,14 +29,17 @@ def load() -> None:
     import torch_npu.npu
 
     import northbridge_cpu_sim
-    from northbridge_npu.simulated import machine
+    from northbridge_npu.simulated import casts, machine
 
+    os.environ.setdefault("ASCEND_HOME_PATH", _CANN)
+    RECORD.note("ASCEND_HOME_PATH", "write")
     northbridge_cpu_sim.install(
         # Without visible devices, one device exists but is not counted.
         machine.npu(),
         visible=max(1, len(machine.visible())),
         module=torch_npu.npu,
     )
+    casts.register()
     # As the vendor does: two libraries, the first of which is the default for npu.
     creator = torch.distributed.Backend._plugins["HCCL"].creator_fn
     torch.distributed.Backend.register_backend("lccl", creator, extended_api=True, devices=["npu"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
 from northbridge.lightning.strategies.deepspeed_accelerator import (
     Determinism,
+    check_builders,
     choose_accelerator,
     place,
     run_as_wanted,
@@ -50,6 +51,7 @@ class _DeepSpeedMixin(_ParallelMixin):
     def _setup_distributed(self) -> None:
         deepspeed: Any = import_module("deepspeed")
         accelerator = choose_accelerator(self.backend)
+        check_builders(self.backend, accelerator)
         reject_config(self.backend, accelerator, self.config, self.remote_device)
         self._settle_config()
         super()._setup_distributed()

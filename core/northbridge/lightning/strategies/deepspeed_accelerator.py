@@ -121,6 +121,18 @@ def choose_accelerator(backend: Backend) -> Any:
     return chosen
 
 
+def check_builders(backend: Backend, accelerator: Any) -> None:
+    """Raise :class:`VariableError` if DeepSpeed cannot look for its operators, because a variable is not set."""
+    try:
+        accelerator.create_op_builder("ShareMemCommBuilder")  # as the start of a process group does
+    except KeyError as error:
+        variable = str(error.args[0])
+        raise VariableError(
+            f"DeepSpeed on {backend.name!r} needs {variable}, which is not set. Fix: source the vendor's set-up script",
+            variable=variable,
+        ) from error
+
+
 def _accelerators() -> Any:
     return import_module("deepspeed.accelerator.real_accelerator")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from northbridge_cpu_sim import module as _chip
 from northbridge_npu.simulated.devices import (
+    FloatTensor as FloatTensor,
     Generators as _Generators,
     _lazy_call as _lazy_call,
     _lazy_init as _lazy_init,
