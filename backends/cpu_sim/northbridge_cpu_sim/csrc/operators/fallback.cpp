@@ -9,6 +9,7 @@
 #include "memory/alias.h"
 #include "memory/host_memory.h"
 #include "operators/call_translation.h"
+#include "operators/direct.h"
 #include "operators/kept_failure.h"
 #include "operators/operator_facts.h"
 #include "operators/products.h"
@@ -105,7 +106,7 @@ void refuse_unrecorded(const OperatorHandle& op, const OperatorFacts& facts) {
 }
 
 void run_on_cpu(
-    const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse = false) {
+    const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse) {
   if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
     refuse_unrecorded(op, facts);
   }
@@ -208,7 +209,7 @@ struct ForeachFallback final : Fallback {
   using Fallback::Fallback;
   void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     if (on_one_device(facts, *stack)) {
-      run_on_cpu(op, facts, stack);
+      run_on_cpu(op, facts, stack, /*sparse=*/false);
     } else {
       op.redispatchBoxed(kCPU, stack);
     }
@@ -222,7 +223,7 @@ struct ConvolutionFallback final : Fallback {
     if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
       op.redispatchBoxed(kCPU, stack);
     } else {
-      run_on_cpu(op, facts, stack);
+      run_on_cpu(op, facts, stack, /*sparse=*/false);
     }
   }
 };
@@ -262,7 +263,7 @@ void unregistered(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
       " was called on ",
       type_name(),
       ", which runs what the CPU can run, but the CPU has no kernel for it");
-  run_on_cpu(op, OperatorFacts(op), stack);
+  run_on_cpu(op, OperatorFacts(op), stack, /*sparse=*/false);
 }
 
 void unregistered_sparse(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
@@ -290,6 +291,10 @@ void give(torch::Library& library, const OperatorHandle& op) {
 
 } // namespace
 
+void run_on_cpu(const OperatorHandle& op, const OperatorFacts& facts, Stack* stack) {
+  run_on_cpu(op, facts, stack, /*sparse=*/false);
+}
+
 void register_fallbacks() {
   static torch::Library dense(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
   static torch::Library sparse(torch::Library::IMPL, "aten", kSparseKey, __FILE__, __LINE__);
@@ -309,7 +314,9 @@ void register_fallbacks() {
       } else if (
           op->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
           asks_for_cpu(name, full_name.overload_name)) {
-        give<OperatorFallback<false>>(dense, *op);
+        if (!give_direct(dense, *op)) {
+          give<OperatorFallback<false>>(dense, *op);
+        }
       }
     }
     if (op->hasKernelForDispatchKey(c10::DispatchKey::SparseCPU)) {
