@@ -16,7 +16,7 @@ SHARED = Path(__file__).parents[1] / "csrc"
 """The sources of every chip."""
 
 _SUFFIXES = {".cpp", ".h"}
-_UNITS = 4
+_UNITS = 2
 
 _IN_KERNEL_TABLES = {"HPU"}
 """The keys for which torch's kernel tables (``DispatchStub.h``) have a place in every build of torch."""
@@ -45,11 +45,11 @@ class Recipe:
     def units(self) -> list[list[Path]]:
         """Return the sources in units, each compiled as if it were one file.
 
-        The compiler takes longer for torch's headers than for a source: four units take a quarter of the time of single
-        files. So names in anonymous namespaces differ from file to file. The later folders' sources are a separate
-        unit, with names of their own.
+        The compiler takes longer for torch's headers than for a source, and two cores compile two units at once; a
+        room's files include the same headers. So names in anonymous namespaces differ from file to file. The later
+        folders' sources are a separate unit, with names of their own.
         """
-        shared = [source for source in self.sources() if source.is_relative_to(self.folders[0])]
+        shared = sorted(source for source in self.sources() if source.is_relative_to(self.folders[0]))
         others = [source for source in self.sources() if not source.is_relative_to(self.folders[0])]
         ends = list(accumulate(source.stat().st_size for source in shared))
         units: list[list[Path]] = [[] for _ in range(_UNITS)]

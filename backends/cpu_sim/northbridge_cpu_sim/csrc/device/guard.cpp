@@ -28,7 +28,7 @@ void refuse_wait(DeviceIndex index) {
       index, "the host waits for the device", "wait before the capture, or after it");
 }
 
-struct Event {
+struct StreamEvent {
   Place place;
   std::atomic<Clock::rep> recorded_at{0};
 };
@@ -139,29 +139,29 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void record(void** event, const Stream& stream, DeviceIndex, c10::EventFlag) const override {
     use();
     if (*event == nullptr) {
-      *event = new Event;
+      *event = new StreamEvent;
     }
-    auto* recorded = static_cast<Event*>(*event);
+    auto* recorded = static_cast<StreamEvent*>(*event);
     recorded->place = place_of(stream);
     recorded->recorded_at = Clock::now().time_since_epoch().count();
   }
   void destroyEvent(void* event, DeviceIndex) const noexcept override {
-    delete static_cast<Event*>(event);
+    delete static_cast<StreamEvent*>(event);
   }
   void block(void* event, const Stream& stream) const override {
     refuse_bad_fork();
     if (event != nullptr) {
-      wait_for(stream, static_cast<Event*>(event)->place);
+      wait_for(stream, static_cast<StreamEvent*>(event)->place);
     }
   }
   bool queryEvent(void* event) const override {
     refuse_bad_fork();
-    return event == nullptr || asked_whether_reached(static_cast<Event*>(event)->place);
+    return event == nullptr || asked_whether_reached(static_cast<StreamEvent*>(event)->place);
   }
   void synchronizeEvent(void* event) const override {
     use();
     if (event != nullptr) {
-      const auto& place = static_cast<Event*>(event)->place;
+      const auto& place = static_cast<StreamEvent*>(event)->place;
       meet_faults("synchronize", place.index);
       refuse_wait(place.index);
       reach(place);
@@ -177,7 +177,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
         from != nullptr && to != nullptr,
         "the time between two events was asked for, but one of them was never recorded");
     const Clock::duration between(
-        static_cast<Event*>(to)->recorded_at - static_cast<Event*>(from)->recorded_at);
+        static_cast<StreamEvent*>(to)->recorded_at - static_cast<StreamEvent*>(from)->recorded_at);
     return std::chrono::duration<double, std::milli>(between).count();
   }
 };

@@ -14,14 +14,14 @@ std::mutex& current_mutex() {
   return mutex;
 }
 
-std::shared_ptr<Recording>& current() {
+std::shared_ptr<Recording>& current_recording() {
   static auto* recording = new std::shared_ptr<Recording>; // never destroyed: threads may outlive it
   return *recording;
 }
 
 std::shared_ptr<Recording> current_if_any() {
   const std::lock_guard<std::mutex> lock(current_mutex());
-  return current();
+  return current_recording();
 }
 
 } // namespace
@@ -33,21 +33,21 @@ std::atomic<int> capturing{-1};
 std::shared_ptr<Recording> begin_recording(c10::DeviceIndex index) {
   const std::lock_guard<std::mutex> lock(current_mutex());
   TORCH_CHECK(
-      current() == nullptr,
+      current_recording() == nullptr,
       c10::Device(kDeviceType, index),
       " cannot begin to capture: ",
-      c10::Device(kDeviceType, current()->index),
+      c10::Device(kDeviceType, current_recording()->index),
       " is capturing a graph, and a process captures one at a time. Fix: end that capture first");
-  current() = std::make_shared<Recording>();
-  current()->index = index;
+  current_recording() = std::make_shared<Recording>();
+  current_recording()->index = index;
   detail::capturing.store(index, std::memory_order_release);
-  return current();
+  return current_recording();
 }
 
 void end_recording() noexcept {
   const std::lock_guard<std::mutex> lock(current_mutex());
   detail::capturing.store(-1, std::memory_order_release);
-  current().reset();
+  current_recording().reset();
 }
 
 void record(std::string name, std::function<void()> again) {

@@ -4,6 +4,8 @@
 
 #include "chip.h"
 
+#include <c10/core/Stream.h>
+
 #include <atomic>
 #include <functional>
 #include <memory>

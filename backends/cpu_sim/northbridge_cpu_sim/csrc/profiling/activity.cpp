@@ -23,7 +23,7 @@ namespace {
 
 using libkineto::ActivityType;
 
-struct Kernel {
+struct ProfiledKernel {
   std::string name;
   int64_t start; // ns since 1970, as torch's own events
   int64_t end;
@@ -34,9 +34,9 @@ struct Kernel {
 
 // Never destroyed: threads of torch outlive the interpreter.
 std::mutex& activity_mutex = *new std::mutex;
-std::vector<Kernel>& kernels = *new std::vector<Kernel>;
+std::vector<ProfiledKernel>& kernels = *new std::vector<ProfiledKernel>;
 
-void begin_recording() {
+void begin_recording_kernels() {
   const std::lock_guard<std::mutex> lock(activity_mutex);
   kernels.clear();
   profiler_listens = true;
@@ -50,7 +50,7 @@ std::vector<uint64_t>& correlations() {
 
 struct Session final : libkineto::IActivityProfilerSession {
   void start() override {
-    begin_recording();
+    begin_recording_kernels();
   }
   void stop() override {
     profiler_listens = false;
@@ -109,7 +109,7 @@ struct Session final : libkineto::IActivityProfilerSession {
   }
 
  private:
-  void add(const Kernel& kernel, const libkineto::ITraceActivity* within) {
+  void add(const ProfiledKernel& kernel, const libkineto::ITraceActivity* within) {
     trace_->emplace_activity(trace_->span, ActivityType::CONCURRENT_KERNEL, kernel.name);
     auto& activity = *trace_->activities.back();
     activity.startTime = kernel.start;
@@ -152,7 +152,7 @@ struct Profiler final : libkineto::IActivityProfiler {
 };
 
 // Torch has this extension point only for PrivateUse1.
-[[maybe_unused]] const bool registered = [] {
+[[maybe_unused]] const bool profiler_registered = [] {
   if constexpr (kDeviceType == c10::DeviceType::PrivateUse1) {
     torch::profiler::impl::PrivateUse1ProfilerRegistry::instance().registerFactory(
         [] { return std::make_unique<Profiler>(); });
@@ -173,7 +173,7 @@ void Activity::keep(
   constexpr std::string_view aten = "aten::";
   const auto short_name = name.compare(0, aten.size(), aten) == 0 ? name.substr(aten.size()) : name;
   const auto& within = correlations();
-  Kernel kernel{
+  ProfiledKernel kernel{
       c10::str(type_name(), "::", short_name, overload.empty() ? "" : ".", overload),
       start_,
       end,
@@ -186,7 +186,7 @@ void Activity::keep(
 
 // For a vendor's own profiler, whose kernels do not go through torch's.
 void bind_profiling(py::module_& m) {
-  m.def("record_kernels", begin_recording);
+  m.def("record_kernels", begin_recording_kernels);
   m.def("recorded_kernels", [] {
     using Row = std::tuple<std::string, int64_t, int64_t, int, int64_t>;
     const std::lock_guard<std::mutex> lock(activity_mutex);
