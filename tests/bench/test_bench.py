@@ -63,11 +63,15 @@ GOALS = {
     "step-bf16-mixed": (1.10, "×"),
     **{option.name: (None, "×") for option in OPTIONS},
     "step-one-parameter": (None, "×"),
-    "autoload": (2.0, "ms"),
-    "list": (0.3, "s"),
+    "autoload": (1.0, "ms"),
+    "help": (0.2, "s"),
+    "list-no-probe": (0.25, "s"),
+    "list": (3.0, "s"),
+    "doctor": (10.0, "s"),
+    "first-step": (1.10, "×"),
     "discovery": (1.5, "×"),
     "start": (0.3, "s"),
-    "compile": (90.0, "s"),
+    "compile": (25.0, "s"),
 }
 Fake = Callable[..., None]
 
