@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sysconfig
 import tempfile
 import time
@@ -35,6 +36,24 @@ entry_points()
 print(median(seconds(installed) / seconds(entry_points) for _ in range(11)))
 """
 
+# What `python train.py` does, up to its first step.
+_FIRST_STEP = """
+import os, sys
+from lightning.pytorch import Callback, Trainer
+from bench.models import TASKS
+
+class End(Callback):
+    def on_train_batch_end(self, *_):
+        os._exit(0)
+
+task = TASKS["mlp"]
+quietly = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+Trainer(accelerator=sys.argv[1], devices=1, max_epochs=1, callbacks=[End()], **quietly).fit(
+    task.learner(), task.loader(2)
+)
+sys.exit("no step ended")
+"""
+
 _IMPORT = "import torch"
 _LOAD = "import torch, northbridge; northbridge.load('cpu_sim')"
 
@@ -44,9 +63,30 @@ def time_autoload() -> float:
     return float(child.python(_AUTOLOAD, environ={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})) * 1e3
 
 
-def time_list() -> float:
+def time_help() -> float:
     """Return the seconds of the command, from its start to its end."""
-    return _seconds([str(Path(sysconfig.get_path("scripts")) / "northbridge"), "list", "--no-probe"])
+    return _seconds(_command("--help"))
+
+
+def time_listing_of_metadata() -> float:
+    """Return the seconds of the command, from its start to its end."""
+    return _seconds(_command("list", "--no-probe"))
+
+
+def time_list() -> float:
+    """Return the command's seconds of CPU, those of its children among them."""
+    return _cpu_seconds(_command("list"))
+
+
+def time_doctor() -> float:
+    """Return the command's seconds of CPU, those of its children among them."""
+    return _cpu_seconds(_command("doctor"))
+
+
+def time_first_step() -> float:
+    """Return the ratio of two processes' seconds to the end of their first step: on the chip, and Lightning's CPU."""
+    chip = _seconds(child.python_command(_FIRST_STEP, "cpu_sim"))
+    return chip / _seconds(child.python_command(_FIRST_STEP, "cpu"), {"NORTHBRIDGE_DISABLE": "1"})
 
 
 def time_discovery() -> float:
@@ -68,6 +108,17 @@ def time_compile() -> float:
     with tempfile.TemporaryDirectory() as cache:
         environ = {"NORTHBRIDGE_CPU_SIM_CACHE": cache, "MAX_JOBS": "2"}
         return _seconds(child.python_command(_LOAD), environ)
+
+
+def _command(*arguments: str) -> list[str]:
+    return [str(Path(sysconfig.get_path("scripts")) / "northbridge"), *arguments]
+
+
+def _cpu_seconds(command: list[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    child.run(command)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _seconds(command: list[str], environ: dict[str, str] | None = None) -> float:

@@ -16,8 +16,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from northbridge.process_record import note
-
 CONNECTORS = {
     "lightning.pytorch.trainer.connectors.accelerator_connector": "lightning.pytorch",
     "lightning.fabric.connector": "lightning.fabric",
@@ -44,7 +42,7 @@ def arm() -> None:
     """Watch for namespaces of Lightning that are not imported yet, and serve those that are."""
     try:
         if os.environ.get("NORTHBRIDGE_DISABLE", "").strip() == "1":
-            note("northbridge", "off", "NORTHBRIDGE_DISABLE=1")
+            _note("northbridge", "off", "NORTHBRIDGE_DISABLE=1")
             return
         _note_seed()
         _put_stand_ins()
@@ -55,7 +53,7 @@ def arm() -> None:
             if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
                 _serve(namespace, command=watched in COMMANDS)
     except Exception as error:  # noqa: BLE001 - an error of ours must not break `import torch`
-        note("northbridge", "failed", f"autoload: {type(error).__name__}: {error}", problem=True)
+        _note("northbridge", "failed", f"autoload: {type(error).__name__}: {error}", problem=True)
 
 
 def seed_since_import() -> int | None:
@@ -67,6 +65,12 @@ def seed_since_import() -> int | None:
 
     seed = torch.initial_seed()
     return None if seed == _seed_at_import else seed
+
+
+def _note(subject: str, outcome: str, reason: str, *, problem: bool = False) -> None:
+    from northbridge.process_record import note  # not at the top: most imports of torch record nothing
+
+    note(subject, outcome, reason, problem=problem)
 
 
 def _note_seed() -> None:
@@ -97,7 +101,7 @@ def _put_stand_ins() -> None:
     try:
         _find(_STAND_INS)(name)
     except NorthbridgeError as error:  # the run that names the backend gets the error
-        note(name, "not simulated", str(error), problem=True)
+        _note(name, "not simulated", str(error), problem=True)
 
 
 def _serve(namespace: str, command: bool = False) -> None:
@@ -105,7 +109,7 @@ def _serve(namespace: str, command: bool = False) -> None:
     try:
         _find(_SERVE_COMMAND if command else _REGISTER)(namespace)
     except Exception as error:  # noqa: BLE001
-        note(namespace, "left alone", f"{type(error).__name__}: {error}", problem=True)
+        _note(namespace, "left alone", f"{type(error).__name__}: {error}", problem=True)
 
 
 class _ConnectorFinder(MetaPathFinder):

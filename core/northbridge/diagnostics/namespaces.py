@@ -10,12 +10,13 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal
 
-from northbridge.diagnostics import torch_import
+from northbridge.diagnostics import selection, torch_import
 from northbridge.process_record import Entry, record
 from northbridge.processes import child
 from northbridge.processes.child import Reply, Reporter, Stage
 
 if TYPE_CHECKING:
+    from northbridge.diagnostics.selection import Selection
     from northbridge.lightning.namespaces import Namespace
     from northbridge.processes.queue import Queue
 
@@ -42,13 +43,43 @@ class NamespaceRow:
         return self.status in ("left alone", "malicious", "broken")
 
 
-def ask(queue: Queue) -> tuple[list[NamespaceRow], tuple[Entry, ...], str]:
-    """Let a child import the namespaces; return their rows, its record, and the reason if it could not import torch."""
-    names = [row.name for row in namespace_rows() if row.status == "not asked"]
-    if not names:
-        return namespace_rows(), (), ""
-    reply = queue.ask("Lightning", question(names), stages(names))
-    return namespace_rows(reply), record_of(reply), torch_import.problem_of(reply)
+@dataclass(frozen=True)
+class Asked:
+    """What the child found that imported the namespaces."""
+
+    rows: list[NamespaceRow]
+    selection: Selection
+    """What ``auto`` is, in a Trainer of the same child: another one would import Lightning again."""
+
+    record: tuple[Entry, ...] = ()
+    torch_problem: str = ""
+
+
+def ask(queue: Queue, load_seconds: float) -> Asked:
+    """Let a child import the namespaces, and then say what ``auto`` selects."""
+    rows = namespace_rows()
+    names = [row.name for row in rows if row.status == "not asked"]
+    namespace = choose_namespace(rows)
+    if namespace is None:
+        return Asked(rows, selection.ask(queue, namespace, load_seconds))
+    steps = stages(names) | selection.stages(namespace, load_seconds)
+    reply = queue.ask("Lightning", question(names, auto=namespace.name), steps)
+    problem = torch_import.problem_of(reply)
+    if problem:
+        chose = selection.WITHOUT_TORCH
+    elif reply.ending and reply.stage != selection.STAGE:  # by a namespace that the selection may not need
+        chose = selection.ask(queue, namespace, load_seconds)
+    else:
+        chose = selection.selection_of(reply, namespace)
+    return Asked(namespace_rows(reply), chose, record_of(reply), problem)
+
+
+def choose_namespace(rows: Sequence[NamespaceRow]) -> Namespace | None:
+    """Return the namespace that a user of this environment would use: one with a Trainer, if it exists."""
+    from northbridge.lightning.namespaces import NAMESPACES
+
+    served = [NAMESPACES[row.name] for row in rows if row.status in ("not asked", "registered", "not registered")]
+    return min(served, key=lambda namespace: not namespace.is_trainer, default=None)
 
 
 def judge() -> list[NamespaceRow]:
@@ -61,9 +92,9 @@ def find_torch_problem() -> str:
     return torch_import.problem_of(child.ask(question([]), stages([])))
 
 
-def question(names: Sequence[str]) -> str:
-    """Return the code that the namespaces' child runs."""
-    return f"from {__name__} import answer; answer({list(names)!r})"
+def question(names: Sequence[str], auto: str = "") -> str:
+    """Return the code that the namespaces' child runs; ``auto`` names the one that then selects an accelerator."""
+    return f"from {__name__} import answer; answer({list(names)!r}, auto={auto!r})"
 
 
 def stages(names: Sequence[str]) -> dict[str, Stage]:
@@ -72,7 +103,7 @@ def stages(names: Sequence[str]) -> dict[str, Stage]:
     return {"torch": torch_import.STAGE, **lightnings}
 
 
-def answer(names: Sequence[str]) -> None:
+def answer(names: Sequence[str], auto: str = "") -> None:
     """Import torch and the namespaces in this child process, as a user's script would; report the record."""
     report = Reporter()
     torch_import.import_torch(report)
@@ -82,7 +113,11 @@ def answer(names: Sequence[str]) -> None:
         failures[name] = _import(name)
         package = sys.modules.get(name.partition(".")[0])
         versions[name] = str(getattr(package, "__version__", ""))
-    report.end(failures=failures, versions=versions, record=[entry.as_dict() for entry in record()])
+    found = {"failures": failures, "versions": versions, "record": [entry.as_dict() for entry in record()]}
+    if not auto:
+        report.end(**found)
+    report.begin(selection.STAGE, **found)
+    selection.choose(auto, report)
 
 
 def _import(name: str) -> str:
@@ -140,7 +175,7 @@ def _judged(row: NamespaceRow) -> NamespaceRow:
 def _asked(row: NamespaceRow, reply: Reply) -> NamespaceRow:
     if torch_import.problem_of(reply):
         return row
-    if reply.ending:
+    if reply.ending and reply.stage != selection.STAGE:
         return replace(row, status="broken", reason=f"the process that imported it {reply.ending}")
     failure = reply.facts["failures"][row.name]
     if failure:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from northbridge.diagnostics.backends import BackendReport, Claimed, claimed, report_on
 from northbridge.diagnostics.diagnosis import Diagnosis
-from northbridge.diagnostics.namespaces import NamespaceRow, namespace_rows
+from northbridge.diagnostics.namespaces import NamespaceRow, choose_namespace, namespace_rows
+from northbridge.diagnostics.selection import WITHOUT_TORCH
 
 if TYPE_CHECKING:
     from northbridge.process_record import Entry
@@ -47,18 +48,19 @@ def examine(
 
     Raises :class:`BackendNotFoundError` and :class:`SettingsError`.
     """
-    from northbridge.diagnostics import examination, namespaces, selection
+    from northbridge.diagnostics import examination, namespaces
     from northbridge.processes.queue import Queue
 
     chosen = choose(name)
     depth = examination.Depth(load_seconds, everything=deep, acquire=acquire)
     with Queue(tell) as queue:
-        lightning = queue.submit(namespaces.ask, queue) if deep else None
-        auto = queue.submit(selection.ask, queue, namespace_rows(), load_seconds) if deep else None
+        asking = queue.submit(namespaces.ask, queue, load_seconds) if deep else None
         asked = [queue.submit(examination.ask, queue, each, depth) for each in chosen]
         replies = [each.result() for each in asked]
-        rows, record, problem = lightning.result() if lightning else (namespace_rows(), (), "")
-        problem = next(filter(None, [problem, *(each for _, each in replies)]), "")
+        lightning = asking.result() if asking else None
+        rows = lightning.rows if lightning else namespace_rows()
+        problems = [lightning.torch_problem if lightning else "", *(each for _, each in replies)]
+        problem = next(filter(None, problems), "")
         if lightning is None:
             # Where no backend could be loaded, perhaps no child has imported torch.
             if not problem and not any(each.states.loadable for each, _ in replies):
@@ -67,10 +69,10 @@ def examine(
         reports = [report for report, _ in replies]
         if problem:
             reports = [_unknown(report, claim) for report, claim in zip(reports, chosen, strict=True)]
-        found = _diagnosis(reports, rows, torch_problem=problem, record=record)
-        if auto is None:
+        found = _diagnosis(reports, rows, torch_problem=problem, record=lightning.record if lightning else ())
+        if lightning is None:
             return found
-        chose = selection.Selection(None, "torch cannot be imported") if problem else auto.result()
+        chose = WITHOUT_TORCH if problem else lightning.selection
         found = replace(
             found,
             asked=name,
@@ -80,7 +82,7 @@ def examine(
         if training and not problem:
             from northbridge.diagnostics.training import train
 
-            namespace = selection.choose_namespace(rows)
+            namespace = choose_namespace(rows)
             found = replace(found, trainings=train(queue, found.backends, namespace, load_seconds))
     return _advised(found)
 

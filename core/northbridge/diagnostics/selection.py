@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from northbridge.process_record import Entry, record
-from northbridge.processes.child import Reporter, Stage
+from northbridge.processes.child import Reply, Reporter, Stage
 
 if TYPE_CHECKING:
-    from northbridge.diagnostics.namespaces import NamespaceRow
     from northbridge.lightning.namespaces import Namespace
     from northbridge.processes.queue import Queue
 
+STAGE = "auto"
 _PATIENCE = "check the drivers, or try again once each chip is compiled"
 
 
@@ -28,22 +27,24 @@ class Selection:
     record: tuple[Entry, ...] = ()
 
 
-def choose_namespace(rows: Sequence[NamespaceRow]) -> Namespace | None:
-    """Return the namespace that a user of this environment would use: one with a Trainer, if it exists."""
-    from northbridge.lightning.namespaces import NAMESPACES
-
-    served = [NAMESPACES[row.name] for row in rows if row.status in ("not asked", "registered", "not registered")]
-    return min(served, key=lambda namespace: not namespace.is_trainer, default=None)
+WITHOUT_TORCH = Selection(None, "torch cannot be imported")
 
 
-def ask(queue: Queue, rows: Sequence[NamespaceRow], load_seconds: float) -> Selection:
-    """Return the selection that a child process makes."""
-    namespace = choose_namespace(rows)
+def ask(queue: Queue, namespace: Namespace | None, load_seconds: float) -> Selection:
+    """Return the selection that a child process of its own makes."""
     if namespace is None:
         return Selection(None, "no Lightning is installed that Northbridge serves")
-    stage = Stage(f"asking {namespace.name} what accelerator='auto' is", load_seconds, _PATIENCE)
     question = f"from {__name__} import answer; answer({namespace.name!r})"
-    reply = queue.ask("auto", question, {"auto": stage})
+    return selection_of(queue.ask("auto", question, stages(namespace, load_seconds)), namespace)
+
+
+def stages(namespace: Namespace, load_seconds: float) -> dict[str, Stage]:
+    """Return the stage in which :func:`choose` runs."""
+    return {STAGE: Stage(f"asking {namespace.name} what accelerator='auto' is", load_seconds, _PATIENCE)}
+
+
+def selection_of(reply: Reply, namespace: Namespace) -> Selection:
+    """Return the selection that the child made that replied."""
     entries = tuple(Entry(**entry) for entry in reply.facts.get("record", ()))
     if reply.ending:
         return Selection(None, f"its process {reply.ending}", failed=True)
@@ -56,12 +57,17 @@ def ask(queue: Queue, rows: Sequence[NamespaceRow], load_seconds: float) -> Sele
 
 
 def answer(namespace: str) -> None:
-    """Build a Trainer or a Fabric in this process, the child; report the record."""
+    """Make the selection in this process, the child."""
+    report = Reporter()
+    report.begin(STAGE)
+    choose(namespace, report)
+
+
+def choose(namespace: str, report: Reporter) -> NoReturn:
+    """Build a Trainer or a Fabric in this process, a child; report the record, and end the process."""
     from northbridge.lightning.namespaces import NAMESPACES
     from northbridge.processes.endings import describe_error
 
-    report = Reporter()
-    report.begin("auto")
     error = ""
     try:
         host = getattr(import_module(namespace), NAMESPACES[namespace].host)
