@@ -68,12 +68,13 @@ def _forget(group: Any) -> None:
 
     torch takes it when it imports them, which is after Ray began the group if the user's function imports them.
     """
-    modules = [module for name, module in sys.modules.items() if name.startswith("torch.distributed.")]
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("torch.distributed.")]
     for module in modules:
-        for value in vars(module).values():
-            functions = vars(value).values() if isinstance(value, type) else (value,)
+        for value in list(vars(module).values()):
+            # By type(): torch has objects there that warn if isinstance() asks for their class.
+            functions = vars(value).values() if issubclass(type(value), type) else (value,)
             for function in functions:
-                defaults = function.__defaults__ if isinstance(function, FunctionType) else None
+                defaults = function.__defaults__ if type(function) is FunctionType else None
                 if defaults and any(each is group for each in defaults):
                     function.__defaults__ = tuple(None if each is group else each for each in defaults)
 
