@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from ray.train import lightning as rays  # pyright: ignore[reportMissingImports]
 from torch import Tensor, nn
+from torch.distributed.nn.functional import all_gather
 from torch.utils.data import DataLoader, DistributedSampler
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ else:  # of the package that Ray's strategies derive from
 STRATEGIES = {
     "ddp": rays.RayDDPStrategy,
     "fsdp": rays.RayFSDPStrategy,
+    "float16": rays.RayFSDPStrategy,
     "deepspeed": lambda: rays.RayDeepSpeedStrategy(stage=2),
 }
 
@@ -34,7 +36,8 @@ class Model(LightningModule):
 
     def training_step(self, batch: Tensor) -> Tensor:
         loss = self.loss(batch)
-        self.losses.append(self.all_gather(loss.detach()).mean().item())  # type: ignore[union-attr]  # of one tensor
+        # By torch's function: if it is imported in a worker, its default is the group that Ray began.
+        self.losses.append(torch.stack(all_gather(loss.detach())).mean().item())
         return loss
 
     def loss(self, batch: Tensor) -> Tensor:
@@ -61,6 +64,7 @@ def fit(chip: str, name: str, epochs: int, *callbacks: Callback, path: Any = Non
             devices="auto",
             strategy=STRATEGIES[name](),
             plugins=[rays.RayLightningEnvironment()],
+            precision="16-mixed" if name == "float16" else None,
             max_epochs=epochs,
             callbacks=[*callbacks],
             **quiet,  # type: ignore[arg-type]

@@ -17,7 +17,8 @@ from northbridge.conformance.runs.ports import reserve_port
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-OTHERS = ("fsdp", "deepspeed")
+OTHERS = ("fsdp", "float16", "deepspeed")
+CLOSE = {"float16": 1e-2}
 
 pytestmark = needs_engines
 
@@ -62,7 +63,7 @@ class TestCluster:
     def test_other_strategies_train_as_ddp_does(self, name: str, cluster: dict[str, Any]) -> None:
         rank = cluster["rank-1"]
 
-        assert rank[name]["losses"] == pytest.approx(rank["expected"][:3], rel=1e-5)
+        assert rank[name]["losses"] == pytest.approx(rank["expected"][:3], rel=CLOSE.get(name, 1e-5))
 
     def test_trials_of_tune_train_side_by_side(self, cluster: dict[str, Any]) -> None:
         first, second = cluster["trials"]
@@ -92,7 +93,7 @@ def test_local_mode_trains_in_pytorch_lightning(tmp_path: Path) -> None:
     for name in names:
         assert [each[name]["library"] for each in found] == ["simccl", "simccl"]
         assert [each[name]["package"] for each in found] == ["pytorch_lightning", "pytorch_lightning"]
-        assert found[0][name]["losses"] == pytest.approx(found[0]["expected"], rel=1e-5)
+        assert found[0][name]["losses"] == pytest.approx(found[0]["expected"], rel=CLOSE.get(name, 1e-5))
 
 
 def _torchruns(rank: int, port: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ arguments.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,7 @@ from northbridge.lightning.plugins import gradient_norm, random_states
 from northbridge.lightning.plugins.checkpoint_files import stock_reading
 from northbridge.lightning.plugins.precision import reject_plugin
 from northbridge.lightning.strategies.deepspeed_accelerator import import_deepspeed
+from northbridge.lightning.strategies.deepspeed_config import reject_file
 
 Original = Callable[..., Any]
 
@@ -259,6 +261,7 @@ def count_processes(namespace: Namespace, original: Original, accelerator: Any, 
 
 def load_config(namespace: Namespace, original: Original, self: Any, config: Any) -> Any:
     import_deepspeed()
+    reject_file(os.environ.get(self.DEEPSPEED_ENV_VAR) if config is None else config)
     return original(self, config)
 
 

@@ -167,9 +167,10 @@ def writing(target: Path) -> Iterator[None]:
 
 def unwritable(target: Path, cause: OSError) -> CheckpointError:
     """Return the error for a checkpoint that the system cannot write."""
+    is_ours = any((target / name).exists() for name in ("meta.pt", "checkpoint"))  # of FSDP, of DeepSpeed
     cure = (
         "choose another name"
-        if target.is_dir() and not (target / "meta.pt").exists()
+        if target.is_dir() and not is_ours
         else f"make room in {target.parent}, or choose another folder, with ModelCheckpoint(dirpath=…) or"
         " Trainer(default_root_dir=…)"
     )

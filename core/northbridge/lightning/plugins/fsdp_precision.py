@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import AbstractContextManager
+from inspect import signature
 from typing import Any
 
 import torch
@@ -30,12 +31,15 @@ class _FSDPPrecisionMixin:
     device_type: str = ""
     """The chip's device type; empty before a strategy has the plugin."""
 
+    _given: Any = None  # the scaler of the user
+
     def __init__(self, precision: Any, scaler: Any = None) -> None:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*CUDA is not available")  # Lightning's scaler is CUDA's
             super().__init__(precision)  # type: ignore[call-arg]  # Lightning's class, which has no use for scaler=
         if scaler is not None and precision != "16-mixed":
             raise ArgumentsError("only '16-mixed' uses scaler=. Fix: leave it out")
+        self._given = scaler
         self.scaler = scaler if scaler is not None else self.scaler
 
     def bind(self, backend: Backend) -> None:
@@ -44,8 +48,13 @@ class _FSDPPrecisionMixin:
 
         reject_autocast(backend, self.precision)
         self.device_type = backend.device.type
-        if type(self.scaler) is ShardedGradScaler and self.scaler._device != self.device_type:
-            self.scaler = ShardedGradScaler(device=self.device_type)
+        scaler = self.scaler
+        if type(scaler) is ShardedGradScaler and scaler is not self._given and scaler._device != self.device_type:
+            self.scaler = scaler = ShardedGradScaler(device=self.device_type)
+        # Its default is the group that was the default one when torch's module was imported: another may replace it.
+        default = signature(ShardedGradScaler).parameters["process_group"].default
+        if isinstance(scaler, ShardedGradScaler) and getattr(scaler, "process_group", None) is default:
+            scaler.process_group = None  # the default group of the time when it is used
 
     def forward_context(self) -> AbstractContextManager[Any]:
         """Compute with mixed precision on the chip."""

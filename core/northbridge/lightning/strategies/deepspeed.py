@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from northbridge.lightning.plugins.checkpoint_io import to_cpu
+from northbridge.lightning.plugins.checkpoint_io import to_cpu, writing
 from northbridge.lightning.strategies.deepspeed_accelerator import (
     Determinism,
     check_builders,
@@ -115,6 +116,13 @@ class _DeepSpeedMixin(_ParallelMixin):
         reject_other_stages(engine)
         if engine.checkpoint_engine is not None:
             _save_from_cpu(engine)
+
+    def _replace_together(self, path: Any, save: Callable[[Path], None]) -> None:
+        def write(draft: Path) -> None:
+            with writing(Path(path)):
+                save(draft)
+
+        super()._replace_together(path, write)
 
     def teardown(self) -> None:
         """Give the process its settings back, which DeepSpeed has changed."""

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from northbridge.backend import Backend
-from northbridge.errors import UnsupportedError
+from northbridge.errors import ArgumentValueError, UnsupportedError
 
 Config = Mapping[str, Any]
+
+_STAGES = range(4)
 
 _OPERATORS = {"lamb": "FusedLambBuilder", "lion": "FusedLionBuilder"}
 """DeepSpeed's operators of optimizers that few of its accelerators have."""
 
 
 def reject_config(backend: Backend, accelerator: Any, config: Config, remote_device: str | None) -> None:
-    """Raise :class:`UnsupportedError` for settings that DeepSpeed does not follow on the chip, or in a training."""
+    """Raise :class:`UnsupportedError` for settings that DeepSpeed does not follow on the chip, or in a training.
+
+    Raises :class:`ArgumentValueError` for a stage that ZeRO does not have.
+    """
     _reject_kinds(config)
+    _reject_stage(config)
     _reject_inference(config)
     _reject_disks(backend, accelerator, config, remote_device)
     _reject_optimizer(backend, accelerator, config)
+
+
+def reject_file(path: Any) -> None:
+    """Raise :class:`ArgumentValueError` if ``path`` is a file's, and the file is not a configuration."""
+    if not isinstance(path, (str, Path)):
+        return
+    try:
+        read = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ArgumentValueError(f"DeepSpeed's config={str(path)!r}: {reason}. Fix: name a file of JSON") from error
+    if not isinstance(read, dict):
+        raise ArgumentValueError(f"DeepSpeed's config={str(path)!r} is no object. Fix: name a file with {{…}}")
 
 
 def reject_accumulation(config: Config) -> None:
@@ -61,6 +82,12 @@ def _reject_kinds(config: Config) -> None:
                 f"{part}={config[part]!r} is not a dict. Fix: write its settings",
                 capability="deepspeed",
             )
+
+
+def _reject_stage(config: Config) -> None:
+    stage = (config.get("zero_optimization") or {}).get("stage", 0)
+    if stage not in (*_STAGES, *map(str, _STAGES)):
+        raise ArgumentValueError(f"ZeRO has no stage={stage!r}. Fix: 0, 1, 2 or 3")
 
 
 def _reject_inference(config: Config) -> None:

@@ -5,7 +5,9 @@ Ray's classes say that the root device is the CPU if Ray does not know the chip,
 
 from __future__ import annotations
 
+import sys
 from functools import cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import WrongDeviceError
@@ -53,10 +55,28 @@ class _RayMixin(_NamespaceMixin):
             super()._start_process_group()  # the user may have named the chip's library in Ray's TorchConfig
             return
         # Gloo cannot send the chip's tensors. The workers have met in the group's store.
-        cpu = distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
-        timeout, store = cpu.options._timeout, distributed_c10d._get_default_store()
+        group = distributed_c10d._get_default_group()
+        timeout = group._get_backend(torch.device("cpu")).options._timeout
+        store = distributed_c10d._get_default_store()
         torch.distributed.destroy_process_group()
+        _forget(group)
         self._start_over_library(timeout, PrefixStore("northbridge", store))
+
+
+def _forget(group: Any) -> None:
+    """Let the functions of torch that have ``group`` as a default use the default group.
+
+    torch takes it when it imports them, which is after Ray began the group if the user's function imports them.
+    """
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("torch.distributed.")]
+    for module in modules:
+        for value in list(vars(module).values()):
+            # By type(): torch has objects there that warn if isinstance() asks for their class.
+            functions = vars(value).values() if issubclass(type(value), type) else (value,)
+            for function in functions:
+                defaults = function.__defaults__ if type(function) is FunctionType else None
+                if defaults and any(each is group for each in defaults):
+                    function.__defaults__ = tuple(None if each is group else each for each in defaults)
 
 
 @cache

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -346,6 +348,26 @@ def precisions() -> dict[str, str]:
     return found
 
 
+def _file(name: str, text: str) -> str:
+    Path(name).write_text(text)
+    return name
+
+
+@case
+def a_full_disk() -> dict[str, str]:
+    host = fit("deepspeed_stage_3")[0]
+    host.save_checkpoint("room.ckpt")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit fails, as on a full disk
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        said = refusal(lambda: host.save_checkpoint("room.ckpt"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    drafts = [each.name for each in Path().iterdir() if each.suffix == ".part"]
+    return {"said": said, "old": str(Path("room.ckpt", "checkpoint").is_dir()), "drafts": " ".join(drafts)}
+
+
 @case
 def other_refusals() -> dict[str, str]:
     found = {
@@ -353,6 +375,10 @@ def other_refusals() -> dict[str, str]:
         "no optimizer": refusal(lambda: fit(model=Model(0))),
         "sync_batchnorm": refusal(lambda: fit(sync_batchnorm=True)),
         "no dict": refusal(lambda: fit(configured(zero_optimization=True))),
+        "stage": refusal(lambda: fit(DeepSpeedStrategy(stage=4))),
+        "absent file": refusal(lambda: DeepSpeedStrategy(config="absent.json")),
+        "no JSON": refusal(lambda: DeepSpeedStrategy(config=_file("no.json", "stage: 2"))),
+        "no object": refusal(lambda: of_fabric.DeepSpeedStrategy(config=_file("list.json", "[2]"))),
         "no operator": refusal(lambda: fit(configured(optimizer={"type": "Lamb", "params": {}}), Model(0))),
         **{f"Adagrad's {what}": refusal(lambda what=what: fit(model=ByAdagrad(what))) for what in LOST},  # type: ignore[misc]
     }
@@ -561,8 +587,17 @@ def test_precisions_that_deepspeed_lacks_are_refused(found: dict[str, Any]) -> N
     }
 
 
+def test_full_disk_is_an_error_that_keeps_the_old_checkpoint(found: dict[str, Any]) -> None:
+    told = found["a_full_disk"]
+
+    assert told["said"].startswith("CheckpointError: room.ckpt could not be written: ")
+    assert "; an old file is untouched. Fix: make room in ." in told["said"]
+    assert (told["old"], told["drafts"]) == ("True", "")
+
+
 def test_what_deepspeed_lacks_is_refused(found: dict[str, Any]) -> None:
     one = "MisconfigurationException: DeepSpeed currently only supports single optimizer, single optional scheduler;"
+    file = "ArgumentValueError: DeepSpeed's config="
 
     assert found["other_refusals"] == {
         "two optimizers": f"{one} configure_optimizers() returned 2 and 0. Fix: one optimizer with parameter groups",
@@ -570,6 +605,10 @@ def test_what_deepspeed_lacks_is_refused(found: dict[str, Any]) -> None:
         "sync_batchnorm": "UnsupportedError: DeepSpeedStrategy ignores sync_batchnorm=True. Fix: call"
         " SyncBatchNorm.convert_sync_batchnorm() in configure_model()",
         "no dict": "UnsupportedError: zero_optimization=True is not a dict. Fix: write its settings",
+        "stage": "ArgumentValueError: ZeRO has no stage=4. Fix: 0, 1, 2 or 3",
+        "absent file": f"{file}'absent.json': No such file or directory. Fix: name a file of JSON",
+        "no JSON": f"{file}'no.json': Expecting value: line 1 column 1 (char 0). Fix: name a file of JSON",
+        "no object": f"{file}'list.json' is no object. Fix: name a file with {{…}}",
         "no operator": "UnsupportedError: DeepSpeed has no Lamb for 'cpu_sim'. Fix: type='AdamW'",
         **dict.fromkeys(
             [f"Adagrad's {what}" for what in LOST],

@@ -77,6 +77,30 @@ def test_a_scaler_of_the_user_is_kept(namespace: Namespace) -> None:
         classes(namespace).fsdp_precision("bf16-mixed", scaler)
 
 
+def test_a_users_scaler_for_another_device_is_refused(namespace: Namespace, build: Build) -> None:
+    given = classes(namespace).fsdp_precision("16-mixed", ShardedGradScaler(device="cpu"))
+
+    with pytest.raises(UnsupportedError, match=r"the GradScaler of .* is for 'cpu', .* leave scaler= out"):
+        build(accelerator="cpu_sim", devices=2, strategy="fsdp", plugins=[given])
+
+
+@pytest.mark.parametrize("by_user", [False, True])
+def test_scaler_uses_the_group_of_its_step(
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch, by_user: bool
+) -> None:
+    """As where torch's module was imported while another group was there, such as Ray's, or the first of two."""
+    earlier = object()
+    defaults: Any = ShardedGradScaler.__init__.__defaults__
+    monkeypatch.setattr(ShardedGradScaler.__init__, "__defaults__", (*defaults[:-1], earlier))
+    scaler = ShardedGradScaler(device="cpu_sim", init_scale=2.0) if by_user else None
+    given = classes(namespace).fsdp_precision("16-mixed", scaler)
+
+    build(accelerator="cpu_sim", devices=2, strategy="fsdp", plugins=[given])
+
+    assert given.scaler.process_group is None
+    assert (given.scaler is scaler) == by_user
+
+
 @pytest.mark.parametrize("precision", ["64-true", "transformer-engine"])
 def test_a_precision_that_it_lacks_is_refused(namespace: Namespace, build: Build, precision: str) -> None:
     with pytest.raises(UnsupportedError) as refusal:
