@@ -19,7 +19,7 @@ def northbridge_backend() -> northbridge.Backend:
         sharding=northbridge.yes,
         sync_batchnorm=northbridge.yes,
         float64=northbridge.Claim("unknown", "torch_npu casts it to float32; whether it is computed is not known"),
-        deepspeed=northbridge.Claim("unknown", "the simulated HCCL cannot sum the uint8 that DeepSpeed reduces"),
+        deepspeed=northbridge.yes,
         float32_convolutions=northbridge.Claim("unknown", "a switch of torch.npu.conv allows HF32, which is shorter"),
         compile=northbridge.Claim("unknown", "npugraph_ex was found in torch_npu's wheel, and never run"),
         fused_optimizers=northbridge.Claim("unknown", "torch_npu.optim has classes of its own, which were never run"),

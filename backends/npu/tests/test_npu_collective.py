@@ -20,7 +20,9 @@ def test_two_libraries_run_on_the_chip(collective: northbridge.Collective) -> No
 def test_dtypes_travel_and_are_reduced_as_the_source_says(collective: northbridge.Collective) -> None:
     assert all(collective.carries(each) for each in (torch.bool, torch.float64, torch.uint8, torch.bfloat16))
     assert not any(collective.carries(each) for each in (torch.complex64, torch.uint16))
-    assert "float64" not in (collective.exact_dtypes or ())
+    assert collective.exact_dtypes is not None
+    assert "float64" not in collective.exact_dtypes
+    assert {"uint8", "bool"} < collective.exact_dtypes
     assert not collective.averages
 
 

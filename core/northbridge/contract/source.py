@@ -32,7 +32,10 @@ class Thing:
 
 
 class Source:
-    """The names of a wheel. ``torch.acme`` is the module that the wheel registers with torch for that device type."""
+    """The names of a wheel.
+
+    ``torch.acme`` is the module that the wheel registers with torch for that device type, unless it is torch's own.
+    """
 
     def __init__(self, wheel: Wheel, device_type: str) -> None:
         self.wheel = wheel
@@ -42,7 +45,7 @@ class Source:
 
     def look_up(self, name: str) -> Thing:
         """Return what is called ``name``. Raises NotThereError, UnreadableError and WheelError."""
-        if f"{name}.".startswith(f"{self._device_module}."):
+        if f"{name}.".startswith(f"{self._device_module}.") and self._device_module not in self.wheel.modules:
             if self._registered is None:
                 raise UnreadableError(f"no module here registers {self._device_module} with torch")
             name = self._registered + name.removeprefix(self._device_module)

@@ -136,6 +136,19 @@ def test_an_unregistered_module_is_not_readable(tmp_path: Path) -> None:
     assert (found.verdict, found.found) == ("not readable", "no module here registers torch.acme with torch")
 
 
+def test_a_device_of_torchs_own_is_read_from_its_wheel(tmp_path: Path) -> None:
+    contract = tmp_path / "contract.toml"
+    contract.write_text(
+        'vendor = "Acme"\npackages = ["torch"]\n[[symbol]]\nname = "torch.acme.count"\nkind = "function"\n'
+        'signature = "(index)"\nmeaning = "it"\nevidence = "inferred"\nsource = "https://acme.example"\n'
+    )
+    files = {"torch/__init__.py": "", "torch/acme/__init__.py": "def count(): ...\n"}
+
+    (found,) = compare(Contract.read(contract), Wheel(write_wheel(tmp_path, files)), "acme")
+
+    assert (found.verdict, found.found) == ("differs", "torch/acme/__init__.py:1: it has no parameter 'index': ()")
+
+
 def test_a_file_that_is_not_a_wheel_says_so(tmp_path: Path) -> None:
     (tmp_path / "acme.whl").write_text("no archive")
 

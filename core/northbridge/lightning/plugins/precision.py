@@ -49,6 +49,19 @@ def reject_precision(backend: Backend, precision: str) -> None:
     )
 
 
+def reject_cast(backend: Backend, precision: str, device: torch.device) -> None:
+    """Raise :class:`UnsupportedError` if ``precision`` needs casts to float64 and ``device`` gives another dtype."""
+    if precision != "64-true":
+        return
+    found = torch.ones(1, device=device).to(torch.float64).dtype
+    if found != torch.float64:
+        raise UnsupportedError(
+            f"precision={precision!r}: a cast to torch.float64 on {backend.name!r} gives {found}."
+            " Fix: precision='32-true'",
+            capability="float64",
+        )
+
+
 def _working(backend: Backend) -> str:
     """Return a precision that works: a mixed one, unless the chip supports neither."""
     claims = backend.present_capabilities().claims()

@@ -12,6 +12,7 @@ from northbridge.discovery.loaded import load
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.accelerators.accelerator import announce_simulation, announced, is_ours
 from northbridge.lightning.corrections.compilation import reject_compiler
+from northbridge.lightning.plugins.precision import reject_cast
 from northbridge.lightning.strategies.dtype_warnings import warn_of_batch, warn_of_module
 from northbridge.lightning.strategies.fused_optimizers import keep_counts, reject_fused
 from northbridge.lightning.strategies.moved_parameters import follow, following, reject_left_behind
@@ -79,6 +80,7 @@ class _ChipMixin(_SavedStateMixin):
     def setup_environment(self) -> None:
         """Acquire this rank's device, and meet the other ranks."""
         self.acquire_device()
+        reject_cast(self.backend, self._precision_asked(), self.root_device)
         super().setup_environment()
         self.announce()
 
@@ -106,9 +108,11 @@ class _ChipMixin(_SavedStateMixin):
 
     def _warn_of(self, module: torch.nn.Module) -> None:
         if self.is_global_zero:  # all ranks have the same module
-            plugin = self.precision_plugin if self.namespace.is_trainer else self.precision
-            # The user's own plugin may not have a precision's name.
-            warn_of_module(self.backend, module, str(getattr(plugin, "precision", "")))
+            warn_of_module(self.backend, module, self._precision_asked())
+
+    def _precision_asked(self) -> str:
+        plugin = self.precision_plugin if self.namespace.is_trainer else self.precision
+        return str(getattr(plugin, "precision", ""))  # the user's own plugin may not have a precision's name
 
     # Bound on first use, and cached: a training step does no look-up.
 
