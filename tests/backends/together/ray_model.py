@@ -37,7 +37,8 @@ class Model(LightningModule):
     def training_step(self, batch: Tensor) -> Tensor:
         loss = self.loss(batch)
         # By torch's function: if it is imported in a worker, its default is the group that Ray began.
-        self.losses.append(torch.stack(all_gather(loss.detach())).mean().item())
+        gathered = all_gather(loss.detach())  # type: ignore[no-untyped-call]
+        self.losses.append(torch.stack(gathered).mean().item())
         return loss
 
     def loss(self, batch: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ def reject_file(path: Any) -> None:
         reason = getattr(error, "strerror", None) or error
         raise ArgumentValueError(f"DeepSpeed's config={str(path)!r}: {reason}. Fix: name a file of JSON") from error
     if not isinstance(read, dict):
-        raise ArgumentValueError(f"DeepSpeed's config={str(path)!r} is no object. Fix: name a file with {{…}}")
+        raise ArgumentValueError(f"DeepSpeed's config={str(path)!r} must be a JSON object. Fix: name a file with {{…}}")
 
 
 def reject_accumulation(config: Config) -> None:

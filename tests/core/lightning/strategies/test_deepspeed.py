@@ -608,7 +608,7 @@ def test_what_deepspeed_lacks_is_refused(found: dict[str, Any]) -> None:
         "stage": "ArgumentValueError: ZeRO has no stage=4. Fix: 0, 1, 2 or 3",
         "absent file": f"{file}'absent.json': No such file or directory. Fix: name a file of JSON",
         "no JSON": f"{file}'no.json': Expecting value: line 1 column 1 (char 0). Fix: name a file of JSON",
-        "no object": f"{file}'list.json' is no object. Fix: name a file with {{…}}",
+        "no object": f"{file}'list.json' must be a JSON object. Fix: name a file with {{…}}",
         "no operator": "UnsupportedError: DeepSpeed has no Lamb for 'cpu_sim'. Fix: type='AdamW'",
         **dict.fromkeys(
             [f"Adagrad's {what}" for what in LOST],
