@@ -74,6 +74,7 @@ def test_8192_ranks_of_torchrun_agree_in_a_second() -> None:
     for rank in range(1, RANKS):
         store.set(f"northbridge/meeting/question/{rank}", str(rank))
     words: list[str] = []
+    word = ""
     first = threading.Thread(target=lambda: words.append(rendezvous._invite(store, RANKS, patience)))
     first.start()
     for rank in range(1, RANKS):

@@ -15,7 +15,7 @@ using at::Tensor;
 using at::TensorList;
 using std::chrono::milliseconds;
 using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
-using Reduction = c10::intrusive_ptr<c10d::ReduceOp>;
+using SharedReduction = c10::intrusive_ptr<c10d::ReduceOp>;
 using Sizes = std::vector<int64_t>;
 using Tensors = std::vector<Tensor>;
 using TensorLists = std::vector<Tensors>;
@@ -40,7 +40,7 @@ std::tuple<Tensors, Work> broadcast(
 std::tuple<Tensors, Work> all_reduce(
     TensorList list,
     const Group& group,
-    const Reduction& reduction,
+    const SharedReduction& reduction,
     const std::optional<Tensor>& sparse_indices,
     bool async,
     int64_t ms) {
@@ -51,7 +51,7 @@ std::tuple<Tensors, Work> all_reduce(
 }
 
 Work all_reduce_coalesced(
-    TensorList list, const Group& group, const Reduction& reduction, bool async, int64_t ms) {
+    TensorList list, const Group& group, const SharedReduction& reduction, bool async, int64_t ms) {
   auto tensors = list.vec();
   return library(group)->allreduce_coalesced(tensors, {{*reduction, milliseconds(ms), async}});
 }
@@ -59,7 +59,7 @@ Work all_reduce_coalesced(
 Work reduce(
     TensorList list,
     const Group& group,
-    const Reduction& reduction,
+    const SharedReduction& reduction,
     int64_t root,
     int64_t root_tensor,
     bool async,
@@ -126,7 +126,7 @@ std::tuple<Tensors, Work> reduce_scatter(
     const TensorList& to,
     const TensorLists& from,
     const Group& group,
-    const Reduction& reduction,
+    const SharedReduction& reduction,
     bool async,
     int64_t ms) {
   auto outputs = to.vec();
@@ -140,7 +140,7 @@ std::tuple<Tensor, Work> reduce_scatter_tensor(
     Tensor& to,
     Tensor& from,
     const Group& group,
-    const Reduction& reduction,
+    const SharedReduction& reduction,
     bool async,
     int64_t ms) {
   return {
@@ -151,7 +151,7 @@ Work reduce_scatter_tensor_coalesced(
     const TensorList to,
     const TensorList from,
     const Group& group,
-    const Reduction& reduction,
+    const SharedReduction& reduction,
     bool async,
     int64_t ms) {
   auto outputs = to.vec();
