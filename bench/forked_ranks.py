@@ -47,7 +47,7 @@ class Account(Callback):
             trainer.strategy.barrier()
             self._began, self._cpu_began = time.perf_counter(), time.process_time()
 
-    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:  # noqa: ARG002  # as Lightning names it
         step = (time.perf_counter() - self._began) / _STEPS
         cpu = (time.process_time() - self._cpu_began) / _STEPS
         largest: Any = trainer.strategy.reduce(torch.tensor([self._first, step, private_megabytes()]), reduce_op="max")
