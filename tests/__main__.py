@@ -57,8 +57,8 @@ class Ended:
 
 
 _SHARED = "tests/backends/simulated/test_"
-_ON_INTEL = tuple(f"{_SHARED}{name}.py" for name in ("conformance", "exports", "layers", "sharded"))
-_ON_ASCEND = tuple(f"{_SHARED}{name}.py" for name in ("contract", "exports", "layers"))
+_ON_INTEL = tuple(f"{_SHARED}{name}.py" for name in ("conformance", "exports", "layers", "loading", "sharded"))
+_ON_ASCEND = tuple(f"{_SHARED}{name}.py" for name in ("contract", "exports", "layers", "loading"))
 _OF_ITS_OWN = ("-c", "pyproject.toml", "-p", "tests.tiers")
 _PROOF = ("tests/backends/simulated/test_conformance.py::TestProof",)
 

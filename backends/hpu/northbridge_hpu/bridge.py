@@ -58,6 +58,7 @@ class HPUBridge(northbridge.Bridge):
         # From 1.19 on, `import torch` imports it in eager mode. An import that failed has left some of its modules.
         imported = any(name.startswith("habana_frameworks.torch") for name in sys.modules)
         with northbridge.keep_environment(_WRITTEN_BY_IMPORT, written=_imports_own() if imported else None):
+            import habana_frameworks.torch  # first: after a failed import, its modules are there without it
             import habana_frameworks.torch.core
             import habana_frameworks.torch.distributed.hccl
 

@@ -94,7 +94,13 @@ class _PartLoader(SourceFileLoader):
         vars(module)["__getattr__"] = __getattr__
         # `from module import name` asks for a module of the name, and so for our error, only inside a package.
         vars(module).setdefault("__path__", [])
-        super().exec_module(module)
+        try:
+            super().exec_module(module)
+        except BaseException:
+            # Python forgets the package and keeps its modules: the next import would find them, and tell another error.
+            for name in [each for each in sys.modules if each.startswith(f"{module.__name__}.")]:
+                del sys.modules[name]
+            raise
         if hasattr(type(module), "__getattr__"):  # it has given itself a class that looks its names up
             del vars(module)["__getattr__"]
 

@@ -72,6 +72,16 @@ def test_raising_stand_in_is_named_and_leaves_nothing(stand: Stand) -> None:
     assert "torch_absent" not in sys.modules
 
 
+def test_import_that_fails_again_says_the_same(stand: Stand, tmp_path: Path) -> None:
+    stand("import torch_absent.inner; raise OSError('no compiler')")
+    (tmp_path / "inner.py").write_text("")
+
+    for _ in range(2):
+        with pytest.raises(northbridge.SimulationError, match="raised OSError: no compiler"):
+            importlib.import_module("torch_absent.inner")
+        assert "torch_absent.inner" not in sys.modules
+
+
 def test_an_error_of_ours_is_told_as_it_is(stand: Stand) -> None:
     stand("import northbridge; raise northbridge.SettingsError('GROUPS=0 is not allowed', variable='GROUPS')")
 
