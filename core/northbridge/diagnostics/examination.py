@@ -99,7 +99,7 @@ def answer(name: str, *, everything: bool, acquire: bool) -> None:
         report.begin("detect", environment_problem=problem)
     states = _states(backend, report)
     if not everything:
-        report.end(**states)
+        report.end(**states, record=_recorded())
     report.begin("machine", **states)
     machine, problem = _tried("its describe_machine()", lambda: _described(backend.bridge))
     is_loaded = loaded() is backend  # if not, the failure to load is reported already
@@ -119,7 +119,11 @@ def answer(name: str, *, everything: bool, acquire: bool) -> None:
         acquire = not problem
     if contract is not None:
         _check_contract(contract, report, environ, acquire=acquire)
-    report.end(record=[entry.as_dict() for entry in record()], unfinished="")
+    report.end(record=_recorded(), unfinished="")
+
+
+def _recorded() -> list[dict[str, str]]:
+    return [entry.as_dict() for entry in record()]
 
 
 def _states(backend: Backend, report: Reporter) -> dict[str, object]:

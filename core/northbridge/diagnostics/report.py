@@ -69,7 +69,10 @@ def examine(
         reports = [report for report, _ in replies]
         if problem:
             reports = [_unknown(report, claim) for report, claim in zip(reports, chosen, strict=True)]
-        found = _diagnosis(reports, rows, torch_problem=problem, record=lightning.record if lightning else ())
+        # That a child has loaded its backend is said by the table.
+        noted = (entry for each in reports for entry in each.record if entry.outcome != "loaded")
+        record = lightning.record if lightning else tuple(noted)
+        found = _diagnosis(reports, rows, torch_problem=problem, record=tuple(dict.fromkeys(record)))
         if lightning is None:
             return found
         chose = WITHOUT_TORCH if problem else lightning.selection
