@@ -12,9 +12,8 @@ from bench.row import Compared, Question, Row, Timed
 from bench.sides import Pair
 
 _CHIP, _OVER_GLOO = "cpu_sim ÷ CPU", "cpu_sim over simccl ÷ CPU over Gloo"
-
-
 _CALLS = "each call on the chip makes CPU tensors over the same memory, and a device tensor of the result: 0.8 µs"
+_BACKWARD = "its operators cost 0.8 µs more, of 3 µs: each makes tensors over the same memory; the rest is not traced"
 
 
 def _operation(name: str, what: str, goal: float | None, calls: int, missed: str = "") -> Row:
@@ -75,7 +74,7 @@ ROWS = (
     _operation("add-million", "add of a million floats", 1.05, 200),
     _operation("view", "a view", 1.0, 20000),
     _operation("mm-64", "mm of 64×64", 1.3, 4000),
-    _operation("backward", "the backward of a product of 4 floats", 1.0, 3000, _CALLS),
+    _operation("backward", "the backward of a product of 4 floats", 1.0, 3000, _BACKWARD),
     Row(
         "step-captured",
         "training step of many small operations on cpu_sim: captured ÷ eager",
