@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from subprocess import Popen
@@ -19,7 +20,7 @@ def name_dead_ranks(error: BaseException, launcher: Any, rank: int) -> None:
     The DDP strategy calls it on ``rank``, the first of its node, if the Trainer ends by an exception. The error of a
     communication library speaks only of a lost connection, and does not name the lost rank.
     """
-    # Launchers that spawn or fork notice a dead rank by themselves.
+    # Ranks that are spawned or forked are not this process's children: name_killed_ranks() names them in their parent.
     scripts = [each for each in getattr(launcher, "procs", ()) if isinstance(each, Popen)]
     if not isinstance(error, RuntimeError) or not scripts:
         return
@@ -31,6 +32,28 @@ def name_dead_ranks(error: BaseException, launcher: Any, rank: int) -> None:
         if code:
             above = "" if code < 0 else "; its error is printed above"
             _add(error, f"rank {number} (process {script.pid}) {describe_exit(code)}{above}")
+
+
+def name_killed_ranks(error: BaseException, rank: int) -> None:
+    """Add the killed ranks to ``error``, by which torch's wait for spawned or forked ranks ended.
+
+    The launcher calls it in the parent, whose first process is ``rank``: torch names only the first end that it saw.
+    """
+    # After another error, torch itself may have killed a rank, if it was still there 30 s after SIGTERM.
+    if getattr(error, "signal_name", None) is None:
+        return
+    for number, process in enumerate(_processes_behind(error), start=rank):
+        if process.exitcode is not None and process.exitcode < 0 and process.exitcode != -signal.SIGTERM:
+            _add(error, f"rank {number} (process {process.pid}) {describe_exit(process.exitcode)}")
+
+
+def _processes_behind(error: BaseException) -> list[Any]:
+    # A Fabric's launcher does not keep them, and torch raises the error in a method of their context.
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    context = traceback.tb_frame.f_locals.get("self") if traceback is not None else None
+    return list(getattr(context, "processes", ()))
 
 
 def _add(error: BaseException, text: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.launch.group_end import resume
 from northbridge.lightning.accelerators.held import held
+from northbridge.lightning.launchers.dead_ranks import name_killed_ranks
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.processes.endings import started_at, state_of, this_machine
 from northbridge.processes.environment import children_listen
@@ -43,6 +44,7 @@ class _MultiProcessingLauncherMixin(_NamespaceMixin):
         except BaseException as error:
             # Ctrl-C in this process only would leave the ranks training, and this process waiting for them.
             _end([child for child in active_children() if child not in others])
+            name_killed_ranks(error, self._strategy.node_rank * self._strategy.num_processes)
             if _is_of_pickling(error):
                 raise ArgumentsError(
                     f"the ranks are spawned, and get what this process pickles, but {error}. Fix: define it at the top"

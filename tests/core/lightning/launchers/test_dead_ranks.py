@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 import traceback
@@ -10,8 +12,9 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
+from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException
 
-from northbridge.lightning.launchers.dead_ranks import name_dead_ranks
+from northbridge.lightning.launchers.dead_ranks import name_dead_ranks, name_killed_ranks
 
 Start = Callable[[str], "subprocess.Popen[bytes]"]
 
@@ -85,3 +88,39 @@ def test_an_error_that_no_lost_rank_can_cause_is_left_as_it_is(start: Start) -> 
     name_dead_ranks(error, SimpleNamespace(procs=[killed]), rank=0)
 
     assert told(error) == "KeyboardInterrupt\n"
+
+
+def waited_for(*codes: int) -> BaseException:
+    """Return the error of torch's wait for ended processes with these exit codes, of which it saw the second first."""
+    pipes = [os.pipe() for _ in codes]
+    os.close(pipes[1][1])
+    processes = [
+        SimpleNamespace(sentinel=pipe[0], pid=100 + each, exitcode=code, join=lambda *_: None, is_alive=lambda: False)
+        for each, (code, pipe) in enumerate(zip(codes, pipes, strict=True))
+    ]
+    with pytest.raises(ProcessExitedException) as ended:
+        ProcessContext(processes, ["/no/such/file"] * len(codes)).join()  # type: ignore[no-untyped-call]  # torch's
+    for each in {end for pipe in pipes for end in pipe} - {pipes[1][1]}:
+        os.close(each)
+    return ended.value
+
+
+def test_all_killed_ranks_are_named_by_the_parent() -> None:
+    error = waited_for(-signal.SIGKILL, -signal.SIGKILL, 1, -signal.SIGSEGV, -signal.SIGTERM)
+
+    name_killed_ranks(error, rank=8)
+
+    assert told(error).splitlines()[-4:] == [
+        "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL",
+        "rank 8 (process 100) was killed by SIGKILL",
+        "rank 9 (process 101) was killed by SIGKILL",
+        "rank 11 (process 103) was killed by SIGSEGV",
+    ]
+
+
+def test_ranks_that_torch_killed_after_an_error_are_not_named() -> None:
+    error = waited_for(-signal.SIGKILL, 1)
+
+    name_killed_ranks(error, rank=0)
+
+    assert "was killed" not in told(error)
