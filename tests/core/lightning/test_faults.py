@@ -170,6 +170,8 @@ def test_killed_spawned_rank_ends_the_others(stop: Stop) -> None:
     rest.assert_checkpoints_are_whole()
     assert rest.code == 1
     assert re.search(r"simccl's .* failed|Connection (reset|closed) by peer|process 1 terminated", rest.said)
+    if "process 1 terminated" in rest.said:
+        assert re.search(r"^rank 1 \(process \d+\) was killed by SIGKILL$", rest.said, flags=re.M)
 
 
 def test_spawned_ranks_do_not_outlive_their_parent(stop: Stop) -> None:

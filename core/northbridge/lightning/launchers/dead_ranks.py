@@ -12,6 +12,7 @@ from northbridge.process_record import logger
 from northbridge.processes.endings import describe_exit
 
 _PATIENCE_SECONDS = 1.0  # a process that was killed loses its connections a moment before it has an exit code
+_TOGETHER_SECONDS = 0.1  # ranks that are killed together do not end in the same instant
 
 
 def name_dead_ranks(error: BaseException, launcher: Any, rank: int) -> None:
@@ -27,6 +28,7 @@ def name_dead_ranks(error: BaseException, launcher: Any, rank: int) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not any(script.poll() for script in scripts) and time.monotonic() < deadline:
         time.sleep(0.02)
+    time.sleep(_TOGETHER_SECONDS)
     for number, script in enumerate(scripts, start=rank + 1):
         code = script.poll()
         if code:
