@@ -11,6 +11,9 @@ from bench.table import amount
 
 PAGE = ROOT / "docs" / "measured.md"
 
+BEFORE = ROOT / "bench" / "before.json"
+"""The report of an earlier commit, whose rows are shown beside those of the same machine."""
+
 _HEAD = """# What it costs
 
 Written by `make bench`. Figures are medians of interleaved runs, so that background load hits both sides, which have as
@@ -19,40 +22,56 @@ is at or below it. A figure without a goal is for information.
 """
 
 
-def text(report: Report) -> str:
-    """Return the page of ``report``: when and where, the picture, and a row for each figure."""
-    rows = [_row(each) for each in report.figures.values()]
+def text(report: Report, before: Report | None = None) -> str:
+    """Return the page of ``report``: when and where, the picture, and a row for each figure.
+
+    ``before`` has a column if its machine is the same.
+    """
+    if before is not None and before.machine != report.machine:
+        before = None
+    earlier = f" Before: commit {before.commit[:8]}, measured on {before.date[:10]}." if before else ""
+    heads = ("what", *(("before, and its quartiles",) if before else ()), *_COLUMNS)
     return "\n".join(
         [
             _HEAD,
-            f"Measured on {report.surroundings}.",
+            f"Measured on {report.surroundings}.{earlier}",
             "",
             f"![Every ratio, with its interval, quartiles and goal; the table has the same figures]({PICTURE.name})",
             "",
-            "| what | median | 95 % interval | quartiles | goal | medians of the sides |",
-            "|---|---|---|---|---|---|",
-            *rows,
+            f"| {' | '.join(heads)} |",
+            "|---" * len(heads) + "|",
+            *(_row(each, before, name) for name, each in report.figures.items()),
             "",
         ]
     )
 
 
-def _row(each: Recorded) -> str:
-    lower, upper, first, third = (
-        amount(end, each.unit) for end in (each.lower, each.upper, each.first_quartile, each.third_quartile)
-    )
+_COLUMNS = ("median", "95 % interval", "quartiles", "goal", "medians of the sides")
+
+
+def _row(each: Recorded, before: Report | None, name: str) -> str:
     goal = "" if each.goal is None else f"≤ {amount(each.goal, each.unit)}"
     if each.verdict.lower().startswith("missed"):
         goal = f"**missed: {goal}** {each.missed}".strip()
     sides = ", ".join(f"{name} {part}" for name, part in each.parts.items())
-    cells = (each.what, amount(each.value, each.unit), f"{lower} – {upper}", f"{first} – {third}", goal, sides)
+    interval = f"{amount(each.lower, each.unit)} – {amount(each.upper, each.unit)}"
+    earlier = [] if before is None else [_before(before.figures.get(name))]
+    cells = (each.what, *earlier, amount(each.value, each.unit), interval, _quartiles(each), goal, sides)
     return f"| {' | '.join(cells)} |"
+
+
+def _before(each: Recorded | None) -> str:
+    return "" if each is None else f"{amount(each.value, each.unit)}, {_quartiles(each)}"
+
+
+def _quartiles(each: Recorded) -> str:
+    return f"{amount(each.first_quartile, each.unit)} – {amount(each.third_quartile, each.unit)}"
 
 
 def show(report: Report) -> None:
     """Write the page and its picture. Raises :class:`ReportFileError` where there is nothing to draw."""
     draw(report)
-    PAGE.write_text(text(report))
+    PAGE.write_text(text(report, read(BEFORE) if BEFORE.exists() else None))
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from bench.row import Compared, Row, Timed
 from bench.sides import Ask
 
 BUDGET_S = 20 * 60.0
-"""No pass begins that would end later, if it took as long as the last one."""
+"""The first pass measures each row, however long that takes; after this, no later one goes on."""
 
 _NARROW = 0.02
 
@@ -27,22 +27,21 @@ def measure(rows: Sequence[Row], measured: dict[str, Measurement], *, quick: boo
 
     Raises :class:`bench.child.MeasurementError`.
     """
-    began = time.monotonic()
-    while wanted := [row for row in rows if not _is_known(row, measured.get(row.name))]:
-        pass_began = time.monotonic()
-        yield from _pass(wanted, measured, quick=quick)
-        now = time.monotonic()
-        if quick or now - began + (now - pass_began) > BUDGET_S:
-            return
+    ends = time.monotonic() + BUDGET_S
+    first = [row for row in rows if row.name not in measured]
+    yield from _pass(first, measured, quick=quick)
+    while not quick and (wanted := [row for row in rows if not _is_known(row, measured[row.name])]):
+        for row in _pass(wanted, measured, quick=False):
+            yield row
+            if time.monotonic() > ends:
+                return
 
 
-def _is_known(row: Row, measurement: Measurement | None) -> bool:
-    """Return True if the interval is narrow, or on one side of the goal; a single pass is never enough."""
-    if measurement is None:
-        return False
+def _is_known(row: Row, measurement: Measurement) -> bool:
+    """Return True if the interval is narrow, or on one side of the goal; processes are compared in two passes."""
     if isinstance(row.how, Timed) and row.how.once:
         return True
-    if len(measurement.values) < max(4, 2 * row.how.rounds):
+    if isinstance(row.how, Compared) and len(measurement.values) < 2 * row.how.rounds:
         return False
     figure = Figure(row, measurement)
     lower, upper = figure.interval

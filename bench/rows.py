@@ -12,8 +12,11 @@ from bench.row import Compared, Question, Row, Timed
 from bench.sides import Pair
 
 _CHIP, _OVER_GLOO = "cpu_sim ÷ CPU", "cpu_sim over simccl ÷ CPU over Gloo"
-_CALLS = "each call on the chip makes CPU tensors over the same memory, and a device tensor of the result: 0.8 µs"
-_BACKWARD = "its operators cost 0.8 µs more, of 3 µs: each makes tensors over the same memory; the rest is not traced"
+_BACKWARD = (
+    "torch's engine asks a device, and not the CPU, for its streams around each node: 1 µs; the rest is one product"
+)
+_FLOAT16 = "the processor multiplies bfloat16 itself (AVX512-BF16), and float16 only as float32"
+_STRATEGY = "it makes six of 3,743 calls of Python in a step, which is 0.2 %; Lightning's bridge has none to tell"
 
 
 def _operation(name: str, what: str, goal: float | None, calls: int, missed: str = "") -> Row:
@@ -23,10 +26,12 @@ def _operation(name: str, what: str, goal: float | None, calls: int, missed: str
     return Row(f"op-{name}", f"one operation, {what}: {_CHIP}", "×", goal, how, missed)
 
 
-def _fit(name: str, what: str, goal: float | None, pair: Pair, first: Job, second: Job, **how: Any) -> Row:
+def _fit(
+    name: str, what: str, goal: float | None, pair: Pair, first: Job, second: Job, missed: str = "", **how: Any
+) -> Row:
     """Its steps take about a second on two cores."""
     asked = asdict(first), asdict(second)
-    return Row(name, what, "×", goal, Compared(pair, asked, **{"answer": "step_seconds", **how}))
+    return Row(name, what, "×", goal, Compared(pair, asked, **{"answer": "step_seconds", **how}), missed)
 
 
 def _step(
@@ -35,7 +40,7 @@ def _step(
     chip = Job(task, "cpu_sim", steps, precision=precision)
     # float16 on a CPU has no kernels to compare with.
     cpu = Job(task, "cpu", steps, precision=precision.replace("16-mixed", "bf16-mixed").replace("bfbf", "bf"))
-    return replace(_fit(name, what, goal, sides.STEPS, chip, cpu), missed=missed)
+    return _fit(name, what, goal, sides.STEPS, chip, cpu, missed)
 
 
 def _two_ranks(name: str, what: str, goal: float | None, pair: Pair, task: str, steps: int, **job: Any) -> Row:
@@ -70,7 +75,7 @@ _PEAK: dict[str, Any] = {"answer": "peak_bytes", "shown": (2**-20, "MiB"), "roun
 _MLP = Job("mlp", "cpu_sim", 150, threads=1)
 
 ROWS = (
-    _operation("add-4", "add of 4 floats", 1.3, 20000, _CALLS),
+    _operation("add-4", "add of 4 floats", 1.3, 20000),
     _operation("add-million", "add of a million floats", 1.05, 200),
     _operation("view", "a view", 1.0, 20000),
     _operation("mm-64", "mm of 64×64", 1.3, 4000),
@@ -104,6 +109,7 @@ ROWS = (
         "transformer",
         6,
         "16-mixed",
+        _FLOAT16,
     ),
     _step(
         "step-bf16-mixed",
@@ -140,6 +146,7 @@ ROWS = (
         Job("one-parameter", "cpu", 300, threads=1),
         shown=(1e6, "µs"),
         rounds=9,
+        missed=_STRATEGY,
     ),
     _fit(
         "recompilation-watch",

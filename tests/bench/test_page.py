@@ -38,6 +38,16 @@ def test_it_says_when_and_where_and_has_a_row_for_each_figure(tmp_path: Path) ->
     ]
 
 
+def test_earlier_figures_of_the_same_machine_stand_beside_it(tmp_path: Path) -> None:
+    now = read(written(tmp_path, figure(1.0)))
+    before = read(written(tmp_path, figure(1.57, first_quartile=1.5, third_quartile=1.6)))
+    elsewhere = before.model_copy(update={"machine": before.machine.model_copy(update={"cores": 64})})
+
+    assert "Before: commit 0123456, measured on 2026-11-22." in text(now, before)
+    assert "| sorting: ours ÷ theirs | 1.570 ×, 1.500 × – 1.600 × | 1.000 × |" in text(now, before)
+    assert text(now, elsewhere) == text(now)
+
+
 @pytest.mark.parametrize(("verdict", "reason"), [("MISSED", ""), ("missed, known", " no kernel of its own")])
 def test_a_missed_goal_says_so_and_why(tmp_path: Path, verdict: str, reason: str) -> None:
     shown = written(tmp_path, figure(1.2, verdict=verdict, missed=reason.strip()))

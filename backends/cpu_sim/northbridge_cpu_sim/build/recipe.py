@@ -31,7 +31,7 @@ class Recipe:
     """
 
     folders: tuple[Path, ...] = (SHARED,)
-    flags: tuple[str, ...] = ("-O2",)
+    flags: tuple[str, ...] = ("-O2", "-fvisibility=hidden")
 
     def files(self) -> list[Path]:
         """Return sources and headers, by name."""

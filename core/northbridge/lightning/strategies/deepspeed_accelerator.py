@@ -127,6 +127,8 @@ def check_builders(backend: Backend, accelerator: Any) -> None:
         accelerator.create_op_builder("ShareMemCommBuilder")  # as the start of a process group does
     except KeyError as error:
         variable = str(error.args[0])
+        if variable in os.environ or not variable.isupper():  # the name of something else
+            raise
         raise VariableError(
             f"DeepSpeed on {backend.name!r} needs {variable}, which is not set. Fix: source the vendor's set-up script",
             variable=variable,

@@ -84,6 +84,16 @@ at::Tensor shaped_as(const at::Tensor& host, c10::Storage device) {
   return tensor;
 }
 
+at::Tensor turned_into(at::Tensor host, c10::Storage device) {
+  auto* impl = host.unsafeGetTensorImpl();
+  if (C10_UNLIKELY(host.use_count() != 1 || impl->is_wrapped_number())) {
+    return shaped_as(host, std::move(device));
+  }
+  impl->_change_backend_component_keys(device.device());
+  impl->set_storage_keep_dtype(std::move(device));
+  return host;
+}
+
 at::Tensor view_of(const at::Tensor& base, const at::Tensor& host) {
   auto keys = base.key_set().remove(c10::DispatchKey::Conjugate).remove(c10::DispatchKey::Negative);
   auto view = at::detail::make_tensor<c10::TensorImpl>(

@@ -29,6 +29,8 @@ inline at::Tensor alias_if_on_chip(const at::Tensor& tensor) {
 // A device tensor on a device storage, with the shape of a CPU tensor. Views have the key set of
 // their base.
 at::Tensor shaped_as(const at::Tensor& host, c10::Storage device);
+// The same, of a kernel's result: it becomes the device tensor itself, if nothing else has it.
+at::Tensor turned_into(at::Tensor host, c10::Storage device);
 at::Tensor view_of(const at::Tensor& base, const at::Tensor& host);
 
 // Copies sizes, strides and offset from the alias to its device tensor.

@@ -13,6 +13,7 @@
 #include <ATen/native/Resize.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace chip {
 
@@ -79,7 +80,7 @@ void CallTranslation::results_to_device(torch::jit::Stack& stack) {
   for (const auto& result : facts_.results) {
     IValue& value = results[result.position];
     if (result.kind == Kind::tensor && value.isTensor()) {
-      value = result.same_as >= 0 ? argument_at(result.same_as) : to_device(value.toTensor());
+      value = result.same_as >= 0 ? argument_at(result.same_as) : to_device(std::move(value).toTensor());
     } else if (result.kind == Kind::tensors && value.isTensorList()) {
       c10::List<Tensor> translated;
       translated.reserve(value.toListRef().size());
@@ -202,7 +203,7 @@ Tensor CallTranslation::argument_at(int16_t position) const {
   return {};
 }
 
-Tensor CallTranslation::to_device(const Tensor& host) {
+Tensor CallTranslation::to_device(Tensor host) {
   if (!host.defined()) {
     return host;
   }
@@ -215,10 +216,10 @@ Tensor CallTranslation::to_device(const Tensor& host) {
     return sparse_from_host(
         host, index(), [this](const Tensor& part) { return dense_to_device(part); });
   }
-  return dense_to_device(host);
+  return dense_to_device(std::move(host));
 }
 
-Tensor CallTranslation::dense_to_device(const Tensor& host) {
+Tensor CallTranslation::dense_to_device(Tensor host) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       host.key_set().has_all(c10::DispatchKeySet(c10::DispatchKey::CPU)) && host.has_storage(),
       op_.operator_name(),
@@ -255,7 +256,8 @@ Tensor CallTranslation::dense_to_device(const Tensor& host) {
   if (is_held_narrower(host.scalar_type())) {
     narrow(host);
   }
-  return shaped_as(host, adopt(storage, index()));
+  auto device = adopt(storage, index());
+  return turned_into(std::move(host), std::move(device));
 }
 
 } // namespace chip

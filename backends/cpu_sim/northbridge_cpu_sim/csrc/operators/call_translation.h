@@ -23,7 +23,7 @@ class CallTranslation {
   // The device of its arguments; the current device if no argument names one.
   c10::DeviceIndex index();
   // Makes a CPU tensor the device's, without a copy.
-  at::Tensor to_device(const at::Tensor& host);
+  at::Tensor to_device(at::Tensor host);
 
  private:
   struct Passed {
@@ -34,7 +34,7 @@ class CallTranslation {
   };
 
   at::Tensor to_host(const at::Tensor& tensor, const Argument& argument);
-  at::Tensor dense_to_device(const at::Tensor& host);
+  at::Tensor dense_to_device(at::Tensor host);
   at::Tensor argument_at(int16_t position) const;
   void follow(const Passed& passed);
   void see_device(c10::Device device, const Argument& argument);

@@ -149,7 +149,8 @@ struct Direct<Op, Returned(First, Rest...)> {
       if (is_held_narrower(host.scalar_type())) {
         narrow(host);
       }
-      return shaped_as(host, adopt(host.storage(), index));
+      auto device = adopt(host.storage(), index);
+      return turned_into(std::move(host), std::move(device));
     }
   }
 };
