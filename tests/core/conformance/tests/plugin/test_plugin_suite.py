@@ -255,6 +255,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     put(folder, "right", RIGHT)
     for name in WRONG:
         put(folder, name, source(name))
+    (folder / "conftest.py").write_text("from tests.forks.suite import fork_runs\n\nfork_runs()\n")
     classes = [f"class Test_{name}(C0):\n    backend = {name!r}\n" for name in ("right", *WRONG)]
     file = folder / "test_levels.py"
     file.write_text("\n\n".join(["from northbridge.conformance.levels import C0\n", *classes]))
