@@ -250,7 +250,7 @@ ROWS = (
         "s",
         25.0,
         Timed(start.time_compile, once=True),
-        missed="75 s of CPU on two cores: torch's headers, and the code that is generated from the chip's own files",
+        missed="two units of about 28 s of CPU each, at one time: half is torch's headers and templates, half g++'s -O2",
     ),
     Row(
         "ranks-start",
