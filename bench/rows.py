@@ -250,7 +250,7 @@ ROWS = (
         "s",
         25.0,
         Timed(start.time_compile, once=True),
-        missed="two units at once, 27 and 25 s of CPU: half is torch's headers and templates, half is -O2, and 5 s of imports",
+        missed="two units at once, of 27 and 25 s of CPU: half is torch's headers and templates, half is -O2",
     ),
     Row(
         "ranks-start",
