@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,16 @@ SHARED = Path(__file__).parents[1] / "csrc"
 """The sources of every chip."""
 
 _SUFFIXES = {".cpp", ".h"}
-_UNITS = 2
+
+_WITH_PYTHON = {"csrc", "collective", "faults", "profiling"}
+"""The rooms with bindings: pybind11 is as much to compile as the rest of them."""
+
+_FLAGS = (
+    "-O2",
+    "-fvisibility=hidden",  # calls between files may be inlined
+    "-DAT_PER_OPERATOR_HEADERS",  # torch's headers include single operators, and not all of them
+    "--param=ggc-min-heapsize=4000000",  # in kB: g++ does not collect garbage, which is a tenth of its time
+)
 
 _IN_KERNEL_TABLES = {"HPU"}
 """The keys for which torch's kernel tables (``DispatchStub.h``) have a place in every build of torch."""
@@ -31,7 +39,7 @@ class Recipe:
     """
 
     folders: tuple[Path, ...] = (SHARED,)
-    flags: tuple[str, ...] = ("-O2", "-fvisibility=hidden")
+    flags: tuple[str, ...] = _FLAGS
 
     def files(self) -> list[Path]:
         """Return sources and headers, by name."""
@@ -45,17 +53,17 @@ class Recipe:
     def units(self) -> list[list[Path]]:
         """Return the sources in units, each compiled as if it were one file.
 
-        The compiler takes longer for torch's headers than for a source, and two cores compile two units at once; a
-        room's files include the same headers. So names in anonymous namespaces differ from file to file. The later
-        folders' sources are a separate unit, with names of their own.
+        The compiler takes longer for torch's headers than for a source, and two cores compile two units at once: one
+        has the rooms with bindings for Python, and the other the rest, which takes as long. So names in anonymous
+        namespaces differ from file to file. The later folders' sources are a separate unit, with names of their own.
         """
-        shared = sorted(source for source in self.sources() if source.is_relative_to(self.folders[0]))
-        others = [source for source in self.sources() if not source.is_relative_to(self.folders[0])]
-        ends = list(accumulate(source.stat().st_size for source in shared))
-        units: list[list[Path]] = [[] for _ in range(_UNITS)]
-        for source, end in zip(shared, ends, strict=True):
-            units[(end - 1) * _UNITS // ends[-1]].append(source)
-        return [unit for unit in (*units, others) if unit]
+        units: list[list[Path]] = [[], [], []]
+        for source in sorted(self.sources()):
+            if source.is_relative_to(self.folders[0]):
+                units[source.parent.name not in _WITH_PYTHON].append(source)
+            else:
+                units[2].append(source)
+        return [unit for unit in units if unit]
 
 
 def recipe_for(device: SimulatedDevice, extra: Path | None) -> Recipe:

@@ -1,7 +1,6 @@
 // Bindings for the package `module`.
 #include "bindings.h"
 
-#include "device/acquisition.h"
 #include "device/autograd_threads.h"
 #include "device/dtypes.h"
 #include "device/generator.h"

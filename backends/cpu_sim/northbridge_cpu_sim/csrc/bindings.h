@@ -5,6 +5,9 @@
 
 namespace chip {
 
+// The function that takes a card and returns its number, or raises an error; None if there is none.
+void set_acquirer(const py::object& function);
+
 void bind_collective(py::module& module);
 void bind_faults(py::module_& m);
 void bind_profiling(py::module_& m);

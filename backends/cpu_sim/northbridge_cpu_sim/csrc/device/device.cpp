@@ -1,6 +1,6 @@
 #include "device/device.h"
 
-#include "device/acquisition.h"
+#include "acquisition.h"
 
 #include <c10/core/AutogradState.h>
 #include <c10/util/Exception.h>

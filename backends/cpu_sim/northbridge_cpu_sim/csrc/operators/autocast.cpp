@@ -2,6 +2,7 @@
 #include "chip.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/norm.h>
 #include <torch/library.h>
 
 namespace chip {

@@ -9,6 +9,7 @@
 #include "operators/recurrent_cells.h"
 #include "profiling/activity.h"
 
+#include <ATen/FuncTorchTLS.h>
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/TracerMode.h>
 #include <ATen/autocast_mode.h>
@@ -19,12 +20,14 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 namespace chip {
 namespace {
@@ -32,7 +35,6 @@ namespace {
 using at::Tensor;
 using c10::IValue;
 using c10::OperatorHandle;
-using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using torch::jit::Stack;
 
@@ -236,27 +238,32 @@ variable_list run_differentiable_backward(
       outputs, leaves, seeds, /*retain_graph=*/true, /*create_graph=*/true, /*allow_unused=*/true);
 }
 
-struct RecurrentFunction : torch::autograd::Function<RecurrentFunction> {
-  static variable_list forward(
-      AutogradContext* ctx, at::TensorList tensors, const Layer* layer, const Stack* arguments) {
-    ctx->set_materialize_grads(false);
-    ctx->save_for_backward(tensors.vec());
-    auto others = *arguments; // the tensors are saved once, and are empty here
-    replace_tensors(*layer, others.data(), variable_list(tensors.size(), at::empty({0})));
-    ctx->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
-    ctx->saved_data["arguments"] = c10::ivalue::Tuple::create(std::move(others));
-    return run_forward(*layer, *arguments, tensors.vec(), /*with_graph=*/true);
+// A plain node, because torch's templates for a function of one's own compile for seconds.
+struct RecurrentBackward final : torch::autograd::Node {
+  RecurrentBackward(const Layer& layer, Stack arguments, const variable_list& tensors)
+      : Node(torch::autograd::collect_next_edges(tensors)),
+        layer_(layer),
+        arguments_(std::move(arguments)) {
+    // The tensors are saved once, and are empty here.
+    replace_tensors(layer_, arguments_.data(), variable_list(tensors.size(), at::empty({0})));
   }
 
-  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
-    const auto tensors = ctx->get_saved_variables();
-    const auto* layer = reinterpret_cast<const Layer*>(ctx->saved_data["layer"].toInt());
-    const auto& saved = ctx->saved_data["arguments"].toTupleRef().elements();
-    Stack stack(saved.begin(), saved.end());
+  void save(const variable_list& tensors) {
+    for (const auto& tensor : tensors) {
+      saved_.emplace_back(tensor, /*is_output=*/false);
+    }
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    variable_list tensors;
+    for (const auto& saved : saved_) {
+      tensors.push_back(saved.unpack());
+    }
     const auto run =
         at::GradMode::is_enabled() ? run_differentiable_backward : run_backward;
-    const auto found = run(*layer, std::move(stack), tensors, gradients);
-    variable_list all(tensors.size() + 2); // the layer and its arguments have no gradient
+    const auto found = run(layer_, arguments_, tensors, gradients);
+    variable_list all(tensors.size());
     auto next = found.begin();
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (needs_gradient(tensors[i])) {
@@ -265,7 +272,35 @@ struct RecurrentFunction : torch::autograd::Function<RecurrentFunction> {
     }
     return all;
   }
+
+  void release_variables() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto& saved : saved_) {
+      saved.reset_data();
+    }
+  }
+
+ private:
+  const Layer& layer_; // lives as long as the process
+  Stack arguments_;
+  std::vector<torch::autograd::SavedVariable> saved_;
 };
+
+variable_list run_differentiable(
+    const Layer& layer, const Stack& arguments, const variable_list& tensors) {
+  if (const auto& functorch = at::functorch::functorchTLSAccessor()) {
+    functorch->checkSupportsCppAutogradFunction();
+  }
+  const auto node = c10::make_intrusive<RecurrentBackward>(layer, arguments, tensors);
+  variable_list results;
+  {
+    const at::AutoGradMode without_graph(false);
+    results = run_forward(layer, arguments, tensors, /*with_graph=*/true);
+  }
+  torch::autograd::set_history(results, node);
+  node->save(tensors);
+  return results;
+}
 
 // True if the CPU's composition can be used: not for tensors without memory or modes that need
 // single operators, and not if random numbers must come from the device's generator.
@@ -304,7 +339,7 @@ struct Kernel final : c10::OperatorKernel {
     const bool with_graph = at::GradMode::is_enabled() &&
         std::any_of(tensors.begin(), tensors.end(), needs_gradient);
     const auto results = with_graph
-        ? RecurrentFunction::apply(at::TensorList(tensors), &layer, &own)
+        ? run_differentiable(layer, own, tensors)
         : run_forward(layer, own, tensors, /*with_graph=*/false);
     torch::jit::drop(*stack, count);
     stack->insert(stack->end(), results.begin(), results.end());

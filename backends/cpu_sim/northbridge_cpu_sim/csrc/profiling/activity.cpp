@@ -1,5 +1,4 @@
 #define USE_KINETO
-#define FMT_HEADER_ONLY
 #include "profiling/activity.h"
 
 #include "bindings.h"
@@ -14,6 +13,13 @@
 #include <mutex>
 #include <set>
 #include <utility>
+
+// Its template formats any value by fmt, which would be compiled here as a whole.
+template <>
+inline void libkineto::GenericTraceActivity::addMetadata(
+    const std::string& key, const std::string& value) {
+  metadataMap_.emplace(key, std::make_pair(value, false));
+}
 
 namespace chip {
 
@@ -121,9 +127,9 @@ struct Session final : libkineto::IActivityProfilerSession {
     activity.flow.type = libkineto::kLinkAsyncCpuGpu;
     activity.flow.start = false;
     activity.linked = within;
-    activity.addMetadata("device", static_cast<int>(kernel.device));
-    activity.addMetadata("stream", kernel.stream);
-    activity.addMetadata("correlation", kernel.correlation);
+    activity.addMetadata("device", std::to_string(kernel.device));
+    activity.addMetadata("stream", std::to_string(kernel.stream));
+    activity.addMetadata("correlation", std::to_string(kernel.correlation));
     ++trace_->gpuOpCount;
   }
 

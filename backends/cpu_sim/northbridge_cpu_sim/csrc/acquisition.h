@@ -1,14 +1,11 @@
 // Acquisition of the one card that a process may hold, by a Python function.
 #pragma once
 
-#include <torch/csrc/utils/pybind.h>
-
 #include <cstdint>
 
 namespace chip {
 
-// The function that takes a card and returns its number, or raises an error; null if there is none.
-void set_acquirer(const py::object& function);
+// True if there is a function that takes a card: `set_acquirer`.
 bool has_acquirer() noexcept;
 
 // Calls it with the GIL unless a thread of this process has done so successfully, and returns the

@@ -1,5 +1,6 @@
-#include "device/acquisition.h"
+#include "acquisition.h"
 
+#include "bindings.h"
 #include "device/device.h"
 #include "device/released_gil.h"
 
