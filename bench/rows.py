@@ -49,9 +49,9 @@ def _two_ranks(name: str, what: str, goal: float | None, pair: Pair, task: str, 
 
 
 def _simulated(chip: str, named: str, devices: int, pair: Pair) -> Row:
-    jobs = [Job("convnet", each, 30, devices=devices, threads=1) for each in (chip, "cpu_sim")]
+    ours, plain = (Job("convnet", each, 30, devices=devices, threads=1) for each in (chip, "cpu_sim"))
     kind, name = ("training step", f"step-{chip}") if devices == 1 else ("2-rank DDP step", f"step-{chip}-ddp")
-    return _fit(name, f"{kind}, ConvNet: {named} ÷ cpu_sim", 1.05, pair, *jobs)
+    return _fit(name, f"{kind}, ConvNet: {named} ÷ cpu_sim", 1.05, pair, ours, plain)
 
 
 def _collective(name: str, said: str, size: int, calls: int, goal: float) -> Row:
