@@ -56,7 +56,7 @@ def test_a_missed_goal_says_so_and_why(tmp_path: Path, verdict: str, reason: str
 
 
 def test_the_command_writes_the_page_and_its_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "read", lambda: read(written(tmp_path, figure(1.0))))
+    monkeypatch.setattr(page, "read", lambda *_: read(written(tmp_path, figure(1.0))))
     monkeypatch.setattr(page, "PAGE", tmp_path / "measured.md")
     monkeypatch.setattr(page, "draw", lambda _: (tmp_path / "measured.svg").touch())
 
@@ -68,7 +68,7 @@ def test_the_command_writes_the_page_and_its_picture(tmp_path: Path, monkeypatch
 def test_the_command_says_what_to_do_where_nothing_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(page, "read", lambda: read(tmp_path / "report.json"))
+    monkeypatch.setattr(page, "read", lambda *_: read(tmp_path / "report.json"))
 
     assert page.main() == 2
     assert "report.json: measure first, by make bench" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from northbridge_cpu_sim.build.compiler import Compiler, absolute_folders
 from northbridge_cpu_sim.build.recipe import Recipe
 from northbridge_cpu_sim.errors import BuildError
 
-REASON = "compiling the simulated chip, once per machine: about a minute on two free cores"
+REASON = "compiling the simulated chip, once per machine: half a minute on two free cores"
 
 PATIENCE = 15 * 60
 """Time limit in seconds for waiting on another process that compiles."""

@@ -21,7 +21,7 @@ NAME = "northbridge_cpu_sim_chip"
 def build(settings: SimSettings, recipe: Recipe) -> ModuleType:
     """Load the compiled chip as a module; compile it if no process of this user has done so.
 
-    Called by :func:`northbridge_cpu_sim.install`. The first time takes about a minute on two free cores, and prints
+    Called by :func:`northbridge_cpu_sim.install`. The first time takes half a minute on two free cores, and prints
     that on stderr. Raises :class:`BuildError`.
     """
     if NAME not in sys.modules:
