@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from bench.child import ROOT
 from bench.plot import PICTURE, draw
@@ -20,6 +21,8 @@ Written by `make bench`. Figures are medians of interleaved runs, so that backgr
 many threads. The 95 % interval of the median is found by the bootstrap. A goal is met if the lower end of the interval
 is at or below it. A figure without a goal is for information.
 """
+
+_COLUMNS = ("median", "95 % interval", "quartiles", "goal", "medians of the sides")
 
 
 def text(report: Report, before: Report | None = None) -> str:
@@ -40,22 +43,21 @@ def text(report: Report, before: Report | None = None) -> str:
             "",
             f"| {' | '.join(heads)} |",
             "|---" * len(heads) + "|",
-            *(_row(each, before, name) for name, each in report.figures.items()),
+            *(
+                _row(each, [_before(before.figures.get(name))] if before else [])
+                for name, each in report.figures.items()
+            ),
             "",
         ]
     )
 
 
-_COLUMNS = ("median", "95 % interval", "quartiles", "goal", "medians of the sides")
-
-
-def _row(each: Recorded, before: Report | None, name: str) -> str:
+def _row(each: Recorded, earlier: Sequence[str]) -> str:
     goal = "" if each.goal is None else f"≤ {amount(each.goal, each.unit)}"
     if each.verdict.lower().startswith("missed"):
         goal = f"**missed: {goal}** {each.missed}".strip()
     sides = ", ".join(f"{name} {part}" for name, part in each.parts.items())
     interval = f"{amount(each.lower, each.unit)} – {amount(each.upper, each.unit)}"
-    earlier = [] if before is None else [_before(before.figures.get(name))]
     cells = (each.what, *earlier, amount(each.value, each.unit), interval, _quartiles(each), goal, sides)
     return f"| {' | '.join(cells)} |"
 
