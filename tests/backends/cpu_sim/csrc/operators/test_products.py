@@ -62,16 +62,20 @@ def distance(found, exact):
 found, exact = compute("cpu_sim", False), compute("cpu", True)
 distances = {kind: max(map(distance, found[kind], exact[kind])) for kind in found}
 digests = {kind: digest(each) for kind, each in found.items()}
-print(json.dumps([digests, {kind: digest(each) for kind, each in compute("cpu", False).items()}, distances]))
+cpus = {kind: digest(each) for kind, each in compute("cpu", False).items()}
+print(json.dumps([digests, cpus, distances, torch.ops.mkldnn._is_mkldnn_bf16_supported()]))
 """
 
 CHANGED = {
     "PRODUCTS": {"float32"},
     "ACCUMULATION": {"bfloat16"},
-    "ORDER": {"float32", "sums"},  # those of 16 bits are rounded once more, which hides it
+    "ORDER": {"float32", "sums"},
     "DENORMALS": {"denormals"},
 }
-"""The results that each option changes."""
+"""The results that each option changes.
+
+Another order changes those of 16 bits too where a CPU, as one without AVX-512, rounds to them after each addition.
+"""
 
 FAR = {"float32": 2e-3, "bfloat16": 3e-2, "float16": 2e-3, "sums": 1e-6, "the rest": 1e-6}
 """The distance of results from exact ones, relative to the largest, with all options."""
@@ -81,19 +85,20 @@ FAR = {"float32": 2e-3, "bfloat16": 3e-2, "float16": 2e-3, "sums": 1e-6, "the re
 def test_option_changes_its_own_digests(in_fork: Callable[..., str], option: str) -> None:
     variable = f"NORTHBRIDGE_CPU_SIM_{option}"
 
-    found, cpus, _ = json.loads(in_fork(PROGRAM, **{variable: ROUNDING_OPTIONS[variable]}))
+    found, cpus, _, rounds_once = json.loads(in_fork(PROGRAM, **{variable: ROUNDING_OPTIONS[variable]}))
 
-    assert {kind for kind in found if found[kind] != cpus[kind]} == CHANGED[option]
+    more = {"bfloat16"} if option == "ORDER" and not rounds_once else set[str]()
+    assert {kind for kind in found if found[kind] != cpus[kind]} == CHANGED[option] | more
 
 
 def test_no_option_gives_the_cpus_digests(in_fork: Callable[..., str]) -> None:
-    found, cpus, _ = json.loads(in_fork(PROGRAM))
+    found, cpus, *_ = json.loads(in_fork(PROGRAM))
 
     assert found == cpus
 
 
 def test_results_are_near_the_exact_ones(in_fork: Callable[..., str]) -> None:
-    _, _, distances = json.loads(in_fork(PROGRAM, **ROUNDING_OPTIONS))
+    _, _, distances, _ = json.loads(in_fork(PROGRAM, **ROUNDING_OPTIONS))
 
     assert distances.keys() - {"denormals"} == FAR.keys()  # whose results are 0: see the known numbers
     assert {kind: distances[kind] for kind, most in FAR.items() if distances[kind] > most} == {}
