@@ -195,6 +195,15 @@ class TestPasses:
 
         assert list(measure([row], {}, quick=False)) == [row, row]
 
+    def test_a_pass_of_what_takes_long_has_one_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(passes, "LONG_S", 0.0)
+        told = _Told(iter([1.0] * 99), iter([1.0] * 99))
+        row = replace(RATIO, how=Compared(told.pair(monkeypatch), ({}, {}), rounds=3))
+        measured: dict[str, Measurement] = {}
+
+        assert list(measure([row], measured, quick=False)) == [row, row]
+        assert measured["sort"].values == [1.0, 1.0]
+
     def test_after_the_budget_only_the_first_pass_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(passes, "BUDGET_S", 0.0)
         noisy = Timed(iter(_spread(99)).__next__)
