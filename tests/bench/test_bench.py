@@ -480,3 +480,14 @@ def test_the_surroundings_are_this_machine_and_this_commit() -> None:
     assert found.cpu
     assert found.commit
     assert found.versions["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_machines_of_one_name_that_multiply_otherwise_are_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "cpuinfo"
+    monkeypatch.setattr(report, "_CPUINFO", file)
+    found = []
+    for flags in ("fpu avx2 avx512f avx512_bf16", "fpu avx2", "fpu"):
+        file.write_text(f"processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: {flags}\n\n")
+        found.append(Surroundings.look().cpu)
+
+    assert found == ["AMD EPYC (avx512_bf16)", "AMD EPYC (avx2)", "AMD EPYC"]
