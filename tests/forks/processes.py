@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +26,7 @@ from northbridge.conformance.runs.processes import Process, start_afresh
 from northbridge.conformance.runs.run_environment import tells_of_a_launcher
 
 MOST_SERVERS = 4
-"""The number of servers that fork, each of about 300 MB: one for each Lightning package, and one without."""
+"""The number of servers: one without Lightning, of about 300 MB, and its forks that import a Lightning package."""
 
 _UNREAD = (
     "NORTHBRIDGE_",
@@ -64,23 +65,18 @@ def fork(
 ) -> Process:
     """Fork a process that has torch, to run what :func:`start_afresh` would: ``["-m", module, …]`` or ``[script, …]``.
 
-    Such a process is started for every set of variables that it could read, and of modules that it is to have
-    ``imported`` beside torch; of :data:`MOST_SERVERS` the one that was asked the longest ago gives way. ``late``
-    variables are those of which nothing is read before the fork, and win over ``environ``. Of a program that
-    ``starts_ranks`` as scripts, by Lightning, the ranks are forks too (:mod:`tests.forks.ranks`); what one that
-    ``asks_on`` forks by this function, with the same variables and modules, comes from the process that it comes from.
-    It reads ``stdin``, or nothing. Where that process cannot import torch, or has threads, which a fork would lack, the
-    run starts as by :func:`start_afresh`, with a :class:`RuntimeWarning`.
+    Such a process is started for every set of variables that it could read, and forked from that for each set of
+    modules that it is to have ``imported`` beside torch; of :data:`MOST_SERVERS` the one that was asked the longest
+    ago gives way. ``late`` variables are those of which nothing is read before the fork, and win over ``environ``. Of a
+    program that ``starts_ranks`` as scripts, by Lightning, the ranks are forks too (:mod:`tests.forks.ranks`); what one
+    that ``asks_on`` forks by this function, with the same variables and modules, comes from the process that it comes
+    from. It reads ``stdin``, or nothing. Where that process cannot import torch, or has threads, which a fork would
+    lack, the run starts as by :func:`start_afresh`, with a :class:`RuntimeWarning`.
     """
-    key = _key(environ, imported)
-    with _one_at_a_time:
-        if key not in _servers:
-            if len(_servers) == MOST_SERVERS:
-                _servers.pop(next(iter(_servers))).end()
-            _servers[key] = _OwnServer(key)
-        server = _servers[key] = _servers.pop(key)  # the newest
     program = Program(tuple(command), {**environ, **late}, folder, starts_ranks, asks_on)
     try:
+        with _one_at_a_time:
+            server = _serve(_key(environ, imported))
         with open(os.devnull, "rb") as nothing:
             return server.fork(program, stdin or nothing, output)
     except _ServerError as error:
@@ -91,6 +87,15 @@ def fork(
             stacklevel=2,
         )
         return start_afresh(command, program.environ, folder, output, stdin)
+
+
+def _serve(key: _Key) -> _Server:
+    """Return the server for ``key``; start it, and end another one, if there is none. Raises :class:`_ServerError`."""
+    server = _servers.pop(key, None) or _OwnServer(key)
+    while len(_servers) >= MOST_SERVERS:
+        _servers.pop(next(iter(_servers))).end()
+    _servers[key] = server  # the newest
+    return server
 
 
 def take_up(requests: int, environ: Mapping[str, str], imported: tuple[str, ...]) -> None:
@@ -127,7 +132,7 @@ class _Server:
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
 
-    def fork(self, program: Program, stdin: IO[bytes], output: IO[bytes]) -> _Fork:
+    def fork(self, program: Program, stdin: IO[bytes] | socket.socket, output: IO[bytes]) -> _Fork:
         """Return the process that runs ``program``; raises :class:`_ServerError`."""
         mine, theirs = Pipe()
         try:
@@ -161,18 +166,25 @@ class _OwnServer(_Server):
         # It reads the end of the file where this process ends, however it does.
         requests, theirs = socket.socketpair()
         with theirs, self._said.open("wb") as said:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _ENTRY, str(theirs.fileno()), *key.imported],
-                env={**dict(key.environ), **ROOM},
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                cwd=self._folder,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            self._process = self._start(key, theirs, said)
         super().__init__(requests)
         atexit.register(self.end)
+
+    def _start(self, key: _Key, requests: socket.socket, said: IO[bytes]) -> Process:
+        if key.imported:  # fork the one that has imported the rest
+            command = (str(Path(__file__).with_name("entry.py")), "0", *key.imported)
+            environ = {**dict(key.environ), AUTOLOAD: "0"}
+            return _serve(replace(key, imported=())).fork(Program(command, environ, self._folder), requests, said)
+        return subprocess.Popen(
+            [sys.executable, "-c", _ENTRY, str(requests.fileno())],
+            env={**dict(key.environ), **ROOM},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            cwd=self._folder,
+            pass_fds=[requests.fileno()],
+            start_new_session=True,
+        )
 
     @property
     def _said(self) -> Path:
@@ -181,8 +193,11 @@ class _OwnServer(_Server):
     def end(self) -> None:
         """End it; its forks go on."""
         super().end()
-        self._process.kill()
-        self._process.wait()
+        try:
+            self._process.wait(0.0)
+        except subprocess.TimeoutExpired:
+            os.kill(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def _how_it_ended(self) -> str:
         code = self._process.wait()

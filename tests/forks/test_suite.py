@@ -86,7 +86,7 @@ def test_question_has_lightning(tmp_path: Path) -> None:
         assert process.wait() == 0, (tmp_path / "said.txt").read_text()
         assert json.loads(reply.read_text()) == {"lightning": True, "rank": rank}
 
-    assert len(processes._servers) <= before + 1
+    assert len(processes._servers) <= before + 2  # without Lightning, and with it
 
 
 def test_processes_of_the_suite_call_it_first() -> None:
