@@ -10,7 +10,7 @@ from northbridge.discovery.installed import LIGHTNING_NAMES, describe, is_wellfo
 from northbridge.errors import SettingsError
 from northbridge.lightning.accelerators.accelerator import is_of_ours
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.vendor_names.entry_points import Alias, Announced, read_announced
 from northbridge.process_record import note
 from northbridge.settings import CoreSettings
@@ -54,8 +54,12 @@ _told: set[str] = set()
 
 def drives_a_chip_by_itself(theirs: Any) -> bool:
     """Return True if ``theirs`` is of a package that a backend replaces: its strategies drive the chip themselves."""
-    predecessors = {module for _, module in read_announced().predecessors}
-    return any(_module_of(each) in predecessors for each in theirs.__mro__)
+    others = {_module_of(each) for each in theirs.__mro__} - _NEVER_REPLACED
+    # Where all is Lightning's, as of most strategies, no metadata is read: each Trainer would wait for it.
+    return bool(others) and not others.isdisjoint(module for _, module in read_announced().predecessors)
+
+
+_NEVER_REPLACED = {"builtins", "abc", "typing", "northbridge", *(name.partition(".")[0] for name in NAMESPACES)}
 
 
 def register_beside_ours(registry: Any, original: Callable[..., Any], name: Any, *args: Any, **kwargs: Any) -> Any:
