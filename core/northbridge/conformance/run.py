@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import atexit
 import itertools
-import os
 import re
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from northbridge.conformance.runs.findings import Findings, read, write
 from northbridge.conformance.runs.ports import reserve_port
 from northbridge.conformance.runs.processes import CALLED_FIRST, Process, start
-from northbridge.conformance.runs.run_environment import environ_of_runs
+from northbridge.conformance.runs.run_environment import environ_of_runs, inherited
 from northbridge.conformance.runs.run_errors import HungError, RunError
 from northbridge.conformance.runs.scenario import BEGINS, FAILED, LAST, REFUSED, Scenario
 from northbridge.conformance.runs.shared_runs import folder_of_runs, run_once
@@ -79,29 +79,34 @@ class RunResult:
         return fact
 
 
-_results: dict[tuple[Scenario, tuple[tuple[str, str], ...]], RunResult | RunError] = {}
+_results: dict[tuple[Scenario, tuple[tuple[str, str], ...]], Future[RunResult]] = {}
 
 
 def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> RunResult:
     """Run ``scenario``, only once for this process, and return its result; ``environ`` extends the environment.
 
-    Raises :class:`RunError` with the end of the output if a process failed, and :class:`HungError` with the stacks if
-    the processes exceeded the limit.
+    If another thread has begun the run, wait for its end. Raises :class:`RunError` with the end of the output if a
+    process failed, and :class:`HungError` with the stacks if the processes exceeded the limit.
     """
     key = (scenario, tuple(sorted((environ or {}).items())))
-    if key not in _results:
+    mine: Future[RunResult] = Future()
+    future = _results.setdefault(key, mine)
+    if future is mine:
         try:
-            _results[key] = _run(scenario, dict(environ or {}))
+            mine.set_result(_run(scenario, dict(environ or {})))
         except RunError as error:
-            _results[key] = error
-    outcome = _results[key]
-    if isinstance(outcome, RunError):
-        raise outcome.with_traceback(None)  # else it shows the frames of each test for which it was raised before
-    return outcome
+            mine.set_exception(error)
+        except BaseException as error:
+            del _results[key]  # the next test that needs the run tries again
+            mine.set_exception(error)
+            raise
+    if (failure := future.exception()) is not None:
+        raise failure.with_traceback(None)  # else it shows the frames of each test for which it was raised before
+    return future.result()
 
 
 def _run(scenario: Scenario, environ: dict[str, str]) -> RunResult:
-    shared = folder_of_runs()
+    shared = folder_of_runs(inherited.get())
     if shared is not None:
         name = f"{scenario.to_json()} {sorted(_read_by_a_run(scenario).items())} {sorted(environ.items())}"
         folder = run_once(shared, name, lambda: _run_in(new_folder(shared), scenario, environ))
@@ -112,12 +117,12 @@ def _run(scenario: Scenario, environ: dict[str, str]) -> RunResult:
 
 
 def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
-    """Return the variables of this process that may affect a run of ``scenario``: only a few for a run on the CPU."""
+    """Return the inherited variables that may affect a run of ``scenario``: only a few for a run on the CPU."""
     name = scenario.accelerator
     beginnings = ("TORCH",) if name == "cpu" else ("TORCH", "NORTHBRIDGE_", CALLED_FIRST)
     return {
         variable: value
-        for variable, value in os.environ.items()
+        for variable, value in inherited.get().items()
         if variable.startswith(beginnings) or (name != "cpu" and name in variable.lower())
     }
 
@@ -217,12 +222,12 @@ def play(
 
 
 def _begin(scenario: Scenario, folder: Path, environ: Mapping[str, str], begun: list[Process]) -> None:
-    inherited = environ_of_runs()
+    environ_before = environ_of_runs()
     if scenario.accelerator == "cpu":
-        inherited.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run must not involve a chip
+        environ_before.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run must not involve a chip
     for number, (command, variables) in enumerate(_commands(scenario, folder)):
         with (folder / f"said-{number}.txt").open("wb") as said:
-            begun.append(start(command, {**inherited, **environ, **variables, RUN: str(folder)}, folder, said))
+            begun.append(start(command, {**environ_before, **environ, **variables, RUN: str(folder)}, folder, said))
 
 
 def read_said(folder: Path, files: str = _SAID) -> str:

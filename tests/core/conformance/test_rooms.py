@@ -12,6 +12,7 @@ ROOMS = (
     "run",
     "step_by_step",
     "suite",
+    "ahead",
     "tests",
     "levels",
     "runner",

@@ -25,6 +25,7 @@ from northbridge.conformance.verdict import Ending
 from northbridge.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from northbridge.conformance.ahead import RunsAhead
     from northbridge.conformance.suite import Suite
 
 pytest_plugins: tuple[str, ...] = ("northbridge.conformance.runner.late_errors",)
@@ -65,6 +66,7 @@ class EventRecorder:
         self._only: list[str] = only
         self._began = 0.0
         self._ended: tuple[Ending, str] | None = None
+        self._ahead: RunsAhead | None = None
         dump_stacks_when_asked(log.parent)
         if broken := call_first():
             self._log.write(Broken(what=broken))
@@ -75,6 +77,18 @@ class EventRecorder:
         for _, test in planned:
             self._log.write(test)
         items[:] = [item for item, test in planned if test.chosen and test.id not in self._done]
+
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Begin the runs that need no chip."""
+        from northbridge.conformance.ahead import RunsAhead
+
+        if not session.config.option.collectonly:
+            self._ahead = RunsAhead(session.items)
+
+    def pytest_sessionfinish(self) -> None:
+        """Leave no run behind."""
+        if self._ahead is not None:
+            self._ahead.end()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Log the reason of a failed collection."""
@@ -93,6 +107,8 @@ class EventRecorder:
         figures = tuple(Figure.model_validate(each) for name, each in item.user_properties if name == PROPERTY)
         test = identify(item)
         self._log.write(Ended(id=test, ending=ending, seconds=seconds, evidence=evidence, figures=figures))
+        if self._ahead is not None and _suite(item).level != "C0":  # the tests of C0 load no chip
+            self._ahead.begin_on_the_chip()
         if item.stash.get(UNUSABLE, False):
             item.session.shouldstop = "the device takes no more work; the supervisor starts the next process"
         return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextvars import ContextVar
 from types import MappingProxyType
 
 _OF_LAUNCHERS = ("SLURM_", "TORCHELASTIC_", "JSM_", "LSB_", "OMPI_", "PMI_", "_NORTHBRIDGE_LAUNCHER")
@@ -34,6 +35,12 @@ ONE_THREAD: Mapping[str, str] = MappingProxyType({"OMP_NUM_THREADS": "1", "OPENB
 whose imports left threads cannot be forked.
 """
 
+inherited: ContextVar[Mapping[str, str]] = ContextVar("inherited", default=os.environ)
+"""The environment that the processes of a run inherit.
+
+A thread that runs beside the tests sets a copy: a test may change this process's, for example to select a card.
+"""
+
 
 def tells_of_a_launcher(variable: str) -> bool:
     """Return True if a launcher sets ``variable`` in its processes; the suite starts its own ranks."""
@@ -46,6 +53,6 @@ def is_read_by_others(variable: str) -> bool:
 
 
 def environ_of_runs() -> dict[str, str]:
-    """Return this process's environment in the form that the suite's processes get."""
-    inherited = {key: value for key, value in os.environ.items() if not tells_of_a_launcher(key)}
-    return {**inherited, **ONE_THREAD}
+    """Return the inherited environment in the form that the suite's processes get."""
+    kept = {key: value for key, value in inherited.get().items() if not tells_of_a_launcher(key)}
+    return {**kept, **ONE_THREAD}
