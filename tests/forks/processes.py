@@ -25,8 +25,8 @@ from tests.forks.program import AUTOLOAD, Program
 from northbridge.conformance.runs.processes import Process, start_afresh
 from northbridge.conformance.runs.run_environment import tells_of_a_launcher
 
-MOST_SERVERS = 4
-"""The number of servers: one without Lightning, of about 300 MB, and its forks that import a Lightning package."""
+MOST_SERVERS = 6
+"""The number of servers: one with torch alone, of about 300 MB, and its forks that import more."""
 
 _UNREAD = (
     "NORTHBRIDGE_",
@@ -65,13 +65,13 @@ def fork(
 ) -> Process:
     """Fork a process that has torch, to run what :func:`start_afresh` would: ``["-m", module, …]`` or ``[script, …]``.
 
-    Such a process is started for every set of variables that it could read, and forked from that for each set of
-    modules that it is to have ``imported`` beside torch; of :data:`MOST_SERVERS` the one that was asked the longest
-    ago gives way. ``late`` variables are those of which nothing is read before the fork, and win over ``environ``. Of a
-    program that ``starts_ranks`` as scripts, by Lightning, the ranks are forks too (:mod:`tests.forks.ranks`); what one
-    that ``asks_on`` forks by this function, with the same variables and modules, comes from the process that it comes
-    from. It reads ``stdin``, or nothing. Where that process cannot import torch, or has threads, which a fork would
-    lack, the run starts as by :func:`start_afresh`, with a :class:`RuntimeWarning`.
+    Such a process is started for every set of variables that it could read. Those that are to have more ``imported``
+    are forked from it, each from the one that lacks the last of these modules; of :data:`MOST_SERVERS` the one that was
+    asked the longest ago gives way. ``late`` variables are those of which nothing is read before the fork, and win over
+    ``environ``. Of a program that ``starts_ranks`` as scripts, by Lightning, the ranks are forks too
+    (:mod:`tests.forks.ranks`); what one that ``asks_on`` forks by this function, with the same variables and modules,
+    comes from the process that it comes from. It reads ``stdin``, or nothing. Where that process cannot import torch,
+    or has threads, which a fork would lack, the run starts as by :func:`start_afresh`, with a :class:`RuntimeWarning`.
     """
     program = Program(tuple(command), {**environ, **late}, folder, starts_ranks, asks_on)
     try:
@@ -171,10 +171,11 @@ class _OwnServer(_Server):
         atexit.register(self.end)
 
     def _start(self, key: _Key, requests: socket.socket, said: IO[bytes]) -> Process:
-        if key.imported:  # fork the one that has imported the rest
+        if key.imported:
             command = (str(Path(__file__).with_name("entry.py")), "0", *key.imported)
             environ = {**dict(key.environ), AUTOLOAD: "0"}
-            return _serve(replace(key, imported=())).fork(Program(command, environ, self._folder), requests, said)
+            parent = _serve(replace(key, imported=key.imported[:-1]))
+            return parent.fork(Program(command, environ, self._folder), requests, said)
         return subprocess.Popen(
             [sys.executable, "-c", _ENTRY, str(requests.fileno())],
             env={**dict(key.environ), **ROOM},

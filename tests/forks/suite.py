@@ -2,9 +2,9 @@
 
 Processes of the CPU, of Lightning's tool for shards, of torch's lazy device and of simulated chips are forked. Those of
 a real chip start as a user's do, because its software may not do later what it does at the end of ``import torch``.
-Ranks that torchrun starts are not forked, nor those that the suite starts side by side on cpu_sim: forks share the
-order of their sets, and a fault of ranks that differ in it has to show somewhere. Neither is a run that leaves the
-choice of the accelerator to Lightning.
+Ranks that torchrun starts are not forked, nor the two that the suite starts side by side on cpu_sim for most of its
+collective tests: forks share the order of their sets, and a fault of ranks that differ in it has to show somewhere.
+Neither is a run that leaves the choice of the accelerator to Lightning.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery import installed
 
 ROOT = Path(__file__).parents[2]
+
+COMPILER = "torch._inductor.pattern_matcher"
+"""The slowest import of what compiles a model, which every third run does."""
 
 CONSOLIDATE = ".utilities.consolidate_checkpoint"
 """Lightning's tool for shards; it is given no chip."""
@@ -53,25 +56,26 @@ def begin(command: list[str], environ: Mapping[str, str], folder: Path, output: 
     if command[:2] == WORK and may_be_forked(scenario := Scenario.from_json(command[2])):
         package = scenario.namespace.partition(".")[0] or "lightning"  # a rank of the suite's own has no namespace
         starts_ranks = scenario.launch == "script" and not scenario.alone
-        return fork(command, environ, folder, output, imported=(package,), starts_ranks=starts_ranks)
+        return fork(command, environ, folder, output, imported=(COMPILER, package), starts_ranks=starts_ranks)
     if command[0] == "-m" and command[1].endswith(CONSOLIDATE):
-        return fork(command, environ, folder, output, imported=(command[1].partition(".")[0],))
+        return fork(command, environ, folder, output, imported=(COMPILER, command[1].partition(".")[0]))
     if command[0] == ANSWER and may_be_asked_in_a_fork(Path(command[2]).stem, *command[4:]):
         inherited = environ_of_runs()
         before = {name: inherited[name] for name in environ if name in inherited}
-        return fork(command, before, folder, output, late=environ, imported=("lightning",))
+        return fork(command, before, folder, output, late=environ, imported=(COMPILER, "lightning"))
     return start_afresh(command, environ, folder, output)
 
 
 def begin_pytest(command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes]) -> Process:
     """Fork the pytest that runs the suite, for simulated chips that are tried by the dozen."""
-    return fork(command, {**environ, **ONE_THREAD}, folder, output, imported=("lightning",), asks_on=True)
+    return fork(command, {**environ, **ONE_THREAD}, folder, output, imported=(COMPILER, "lightning"), asks_on=True)
 
 
 def may_be_forked(scenario: Scenario) -> bool:
     """Return True if the processes of ``scenario`` are forks."""
-    name = scenario.accelerator
-    if not (scenario.launch == "script" or (scenario.launch == "ranks" and name != "cpu_sim")):
+    name, launch = scenario.accelerator, scenario.launch
+    afresh = name == "cpu_sim" and launch == "ranks" and scenario.ranks == 2 and len(scenario.steps) > 1
+    if afresh or launch not in ("script", "ranks"):
         return False
     return name in ("cpu", "lazy") or (name in installed.names() and northbridge.get(name).capabilities.simulated)
 

@@ -235,23 +235,25 @@ def test_the_last_that_was_asked_is_kept(begin: Begin, quick_torch: dict[str, st
     assert processes._key({**quick_torch, "OPTION": "1"}, ()) not in processes._servers
 
 
-def test_servers_with_other_imports_share_those_of_torch(
+def test_servers_share_what_they_have_imported_first(
     begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
     (modules / "torch/__init__.py").write_text("import os\nwhere = os.getpid()\n")
-    (modules / "anvil.py").write_text("import os\nwhere = os.getpid()\n")
-    tell = "import os, sys, torch\nprint(torch.where, getattr(sys.modules.get('anvil'), 'where', 'no anvil'))\n"
+    for module in ("anvil", "hammer"):
+        (modules / f"{module}.py").write_text("import os\nwhere = os.getpid()\n")
+    tell = "import os, sys, torch\n"
+    tell += "print(torch.where, *(getattr(sys.modules.get(each), 'where', each) for each in ('anvil', 'hammer')))\n"
     tell += "os.write(2, b'an error\\n')\nassert os.read(0, 1) == b''\n"
     said = []
-    for imported in ((), ("anvil",), ("anvil",)):
+    for imported in ((), ("anvil",), ("anvil", "hammer"), ("anvil",)):
         assert begin("fork", tell, quick_torch, imported=imported).wait() == 0
         *lines, error = (tmp_path / "fork.txt").read_text().splitlines()
         assert error == "an error"
-        said.append(lines[0].split(maxsplit=1))
+        said.append(lines[0].split())
 
-    assert len({torch for torch, _ in said}) == 1
-    assert said[0][1] == "no anvil"
-    assert said[1][1] == said[2][1] != said[0][0]
+    torch, anvil = said[1][:2]
+    assert said == [[torch, "anvil", "hammer"], [torch, anvil, "hammer"], [torch, anvil, said[2][2]], said[1]]
+    assert len({torch, anvil, said[2][2]}) == 3
 
 
 def test_run_without_torch_starts_afresh(
