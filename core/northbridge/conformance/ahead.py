@@ -1,4 +1,4 @@
-"""Begin runs before a test needs them, on the cores that the tests leave idle.
+"""Begin runs before a test needs them, on the cores that the tests of a suite leave idle that runs alone.
 
 Runs on the CPU begin as soon as the tests are known. Those of a simulated chip begin after a test has loaded it, in
 their order. Those of a real chip, or of one whose cards belong to one process each, begin when a test needs them.

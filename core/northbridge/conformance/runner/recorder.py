@@ -46,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--northbridge-log", type=Path, required=True, help="the file to write into")
     group.addoption("--northbridge-done", type=Path, default=None, help="a file with the ids that have an ending")
     group.addoption("--northbridge-only", action="append", default=[], help="a part of an id; of several, any")
+    group.addoption("--northbridge-ahead", action="store_true", help="begin runs before a test needs them")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,9 +81,9 @@ class EventRecorder:
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Begin the runs that need no chip."""
-        from northbridge.conformance.ahead import RunsAhead
+        if session.config.getoption("--northbridge-ahead"):
+            from northbridge.conformance.ahead import RunsAhead
 
-        if not session.config.option.collectonly:
             self._ahead = RunsAhead(session.items)
 
     def pytest_sessionfinish(self) -> None:

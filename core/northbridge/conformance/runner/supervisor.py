@@ -76,13 +76,14 @@ def watch(
         runs = folder / "runs"
         runs.mkdir()
         write_tests(folder, backend, levels)
-        shared = {FOLDER: environ[FOLDER]} if environ.get(FOLDER) else {FOLDER: str(runs)}
+        alone = not environ.get(FOLDER)  # suites side by side leave no core idle
+        shared = {FOLDER: str(runs)} if alone else {}
         attempt = 0
         while True:
             done = len(course.ended)
             (folder / "done.txt").write_text("\n".join(course.ended))
             try:
-                worker = _Worker(folder, attempt, only, {**environ, **shared}, begin=begin)
+                worker = _Worker(folder, attempt, only, {**environ, **shared}, begin=begin, ahead=alone)
                 worker.follow(course, tell, limit_s)
             except (KeyboardInterrupt, SystemExit):  # Ctrl-C; the command makes SystemExit of SIGTERM
                 if not course.ended:
@@ -130,6 +131,7 @@ class _Worker:
         environ: Mapping[str, str],
         *,
         collect_only: bool = False,
+        ahead: bool = False,
         begin: Start = start_afresh,
     ) -> None:
         self._folder = folder
@@ -143,6 +145,7 @@ class _Worker:
             *("-p", "northbridge.conformance.runner.recorder", "-p", "no:cacheprovider", "-p", "no:timeout"),
             *("--northbridge-log", str(folder / f"log-{attempt}.jsonl")),
             *(("--collect-only",) if collect_only else ("--northbridge-done", str(folder / "done.txt"))),
+            *(("--northbridge-ahead",) if ahead else ()),
             *(each for part in only for each in ("--northbridge-only", part)),
             str(folder / "test_conformance.py"),
         ]

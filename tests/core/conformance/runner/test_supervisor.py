@@ -12,6 +12,7 @@ from tests.scripts import is_alive
 from northbridge.conformance.runner import supervisor
 from northbridge.conformance.runner.supervisor import Course, SuiteError, plan, watch
 from northbridge.conformance.runs.processes import start_afresh
+from northbridge.conformance.runs.shared_runs import FOLDER
 from northbridge.conformance.verdict import Ending
 
 TESTS = """
@@ -223,6 +224,26 @@ def test_a_run_ends_with_the_test_that_started_it(sample: None, tmp_path: Path) 
     watch("acme", ("C1",), environ={**os.environ, "STARTED": str(started)}, limit_s=5.0)
 
     assert not is_alive(int(started.read_text()))
+
+
+_TELLS = """
+from northbridge.conformance.suite import Suite
+
+
+class TestSample(Suite):
+    level = "C1"
+
+    def test_runs_begin_ahead(self, pytestconfig):
+        assert pytestconfig.getoption("--northbridge-ahead")
+"""
+
+
+@pytest.mark.parametrize("sample", [_TELLS], indirect=True)
+@pytest.mark.parametrize(("shared", "ending"), [("", Ending.WORKED), ("runs", Ending.FAILED)])
+def test_runs_begin_ahead_but_in_suites_side_by_side(sample: None, tmp_path: Path, shared: str, ending: Ending) -> None:
+    course = watch("acme", ("C1",), environ={**os.environ, FOLDER: shared and str(tmp_path)}, begin=begin_pytest)
+
+    assert [ended.ending for ended in course.ended.values()] == [ending]
 
 
 def test_a_plan_runs_nothing(sample: None, tmp_path: Path) -> None:
