@@ -39,7 +39,7 @@ def test_ranks_of_launchers_are_not_forks(launch: Launch) -> None:
     assert not may_be_forked(replace(SCENARIO, launch=launch, devices=2))
 
 
-def test_two_ranks_of_cpu_sim_that_take_several_steps_are_not_forks() -> None:
+def test_two_ranks_of_cpu_sim_with_several_steps_start_afresh() -> None:
     ranks = replace(SCENARIO, namespace="", launch="ranks", devices=2, steps=("groups", "waits"))
     on_cpu_sim = replace(ranks, accelerator="cpu_sim")
 
