@@ -24,6 +24,7 @@ from northbridge.errors import (
     WrongDeviceError,
 )
 from northbridge.lightning.classes import classes
+from northbridge.lightning.connector import registry
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
@@ -643,3 +644,13 @@ def test_where_nobody_says_how_many_a_notebook_takes_one_device(
             " in a process forked from the notebook's"
         )
     ] * (not asked)
+
+
+def test_no_metadata_is_read_for_a_strategy_of_lightnings(
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[None] = []
+    monkeypatch.setattr(registry, "read_announced", lambda: reads.append(None))
+
+    assert not registry.drives_a_chip_by_itself(strategies(namespace).DDPStrategy)
+    assert reads == []
