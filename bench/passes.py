@@ -33,9 +33,11 @@ def measure(rows: Sequence[Row], measured: dict[str, Measurement], *, quick: boo
     ends = time.monotonic() + BUDGET_S
     first = [row for row in rows if row.name not in measured]
     yield from _pass(first, measured, quick=quick)
-    once = {row.name for row in rows if isinstance(row.how, Compared)}  # processes are compared in two passes
-    while not quick and (wanted := [row for row in rows if row.name in once or not _is_known(row, measured[row.name])]):
-        once.clear()
+    again = {row.name for row in rows if isinstance(row.how, Compared)}  # in new processes, whatever is known
+    while not quick and (
+        wanted := [row for row in rows if row.name in again or not _is_known(row, measured[row.name])]
+    ):
+        again.clear()
         for row in _pass(wanted, measured, quick=False):
             yield row
             if time.monotonic() > ends:
