@@ -28,7 +28,7 @@ from northbridge.discovery import installed
 ROOT = Path(__file__).parents[2]
 
 COMPILER = "torch._inductor.pattern_matcher"
-"""The slowest import of what compiles a model, which every third run does."""
+"""The slowest import of what compiles a model, which ten ranks of a suite do."""
 
 CONSOLIDATE = ".utilities.consolidate_checkpoint"
 """Lightning's tool for shards; it is given no chip."""
