@@ -77,13 +77,13 @@ def main(folder: str, strategies: str) -> None:
     node |= {"resources": {"HPU": 1, "sdaa": 1}}
     environ = {"NORTHBRIDGE_SIMULATE": "hpu"}
     files = tempfile.mkdtemp(prefix="ray-")  # in a folder of pytest's, the paths of Ray's sockets are too long
-    first = {**node, "temp_dir": files, "env_vars": {**environ, "HABANA_VISIBLE_MODULES": "0,1"}}
+    # And not temp_dir: the Cluster writes its address into the default folder, and does not make that.
+    os.environ["RAY_TMPDIR"] = files
+    first = {**node, "env_vars": {**environ, "HABANA_VISIBLE_MODULES": "0,1"}}
     cluster = Cluster(initialize_head=True, head_node_args=first)
     try:
         # Ray tells nodes apart by their addresses.
-        cluster.add_node(
-            **node, temp_dir=files, node_ip_address="127.0.0.2", env_vars={**environ, "HABANA_VISIBLE_MODULES": "2,3"}
-        )
+        cluster.add_node(**node, node_ip_address="127.0.0.2", env_vars={**environ, "HABANA_VISIBLE_MODULES": "2,3"})
         ray.init(address=cluster.address)
         from ray import tune  # pyright: ignore[reportMissingImports]
         from ray.train import FailureConfig, RunConfig, ScalingConfig  # pyright: ignore[reportMissingImports]
