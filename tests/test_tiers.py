@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.scripts import run_python
-from tests.tiers import SAMPLE, TABLE, TIERS, draw, entry_of
+from tests.tiers import IN_TURN, PROOFS, SAMPLE, TABLE, TIERS, draw, entry_of
 
 from tests import __main__ as suites
 
@@ -73,6 +73,40 @@ def test_the_sample_is_spread_and_repeatable() -> None:
     assert all([each // 8 for each in sample] == list(range(SAMPLE)) for sample in drawn)
     assert {each for sample in drawn for each in sample} == set(tests)
     assert draw(tests[:2], "1") == tests[:2]
+
+
+def test_one_chip_is_proved_where_proofs_take_turns(tmp_path: Path) -> None:
+    file = tmp_path / PROOFS[0]
+    file.parent.mkdir(parents=True)
+    file.write_text("def test_proof(): pass")
+    (tmp_path / "tests" / "test_tiers.py").write_text("def test_other(): pass")
+    command = ["-m", "pytest", "-p", "tests.tiers", "--rootdir=.", "--in-turn", "--sample-seed=1", "-v", "."]
+    said = {}
+    for chip in IN_TURN:
+        environ = {**os.environ, "PYTHONPATH": str(ROOT), "NORTHBRIDGE_SIMULATE": chip}
+        said[chip] = run_python(*command, folder=tmp_path, environ=environ).stdout
+
+    assert all("test_other PASSED" in each for each in said.values()), said
+    proved = [chip for chip, each in said.items() if "test_proof PASSED" in each]
+    assert proved == draw(IN_TURN, "1", 1)
+    assert all("1 deselected" in said[chip] for chip in IN_TURN if chip not in proved), said
+
+
+def test_half_of_what_is_sampled_waits_for_its_turn(tmp_path: Path) -> None:
+    (sampled,) = (entry for entry in TABLE if TABLE[entry] == "sampled")
+    beginning, _, name = sampled.partition("::")
+    file = tmp_path / beginning
+    file.parent.mkdir(parents=True)
+    file.write_text(f"import pytest\n@pytest.mark.parametrize('i', range(40))\ndef {name}(i): pass\n")
+    command = ["-m", "pytest", "-p", "tests.tiers", "--rootdir=.", "--in-turn", "--sample-seed=1", "."]
+
+    said = run_python(*command, folder=tmp_path, environ={**os.environ, "PYTHONPATH": str(ROOT)}).stdout
+
+    assert "20 passed, 20 deselected" in said
+
+
+def test_each_chip_has_its_turn() -> None:
+    assert {chip for seed in range(20) for chip in draw(IN_TURN, str(seed), 1)} == {*IN_TURN}
 
 
 def test_the_end_tells_failures_sample_and_times(
