@@ -13,7 +13,8 @@ def answer(module: str) -> dict[str, object]:
     """Return the CPU and wall time of ``import <module>``, the modules it imports, and the traces it leaves."""
     import pluggy  # noqa: F401
 
-    import northbridge  # noqa: F401
+    # northbridge imports a public name on first use: what a plugin's classes stand on costs it nothing.
+    from northbridge import Acceleration, Backend, Bridge, Capabilities, Collective, Device  # noqa: F401
 
     modules, environ, path = set(sys.modules), dict(os.environ), list(sys.path)
     began, clock = time.process_time(), time.monotonic()

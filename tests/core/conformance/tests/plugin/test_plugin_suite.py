@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from northbridge.conformance.runs.question import ask_again
+
 pytestmark = pytest.mark.timeout(900)  # one child runs the suite on all of them
 
 RIGHT = """
@@ -289,3 +291,13 @@ def test_a_wrong_plugin_is_found_out_and_the_vendor_reads_why(name: str, said: d
 @pytest.mark.parametrize("test", sorted({fault.found_by for fault in WRONG.values()}))
 def test_a_right_plugin_passes_it(test: str, said: dict[str, str]) -> None:
     assert said[f"Test_right::Test{test}"] == ""
+
+
+def test_what_its_classes_stand_on_costs_a_plugin_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "anvil_software.py").write_text(RIGHT)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    brought = ask_again("plugin_import", "anvil_software").facts["modules"]
+
+    assert "anvil_software" in brought
+    assert {name for name in brought if name.startswith("northbridge.")} <= {"northbridge.hook"}
