@@ -54,7 +54,8 @@ def _try(
 DECLARED = """
 import json, sys
 import northbridge_wrong.import_waits
-modules = [module for name, module in sys.modules.items() if name.startswith("northbridge_wrong.")]
+ours = ("northbridge_wrong.", "northbridge_right")
+modules = [module for name, module in sys.modules.items() if name.startswith(ours)]
 print(json.dumps([each.northbridge_backend().name for each in modules if hasattr(each, "northbridge_backend")]))
 """
 

@@ -95,8 +95,8 @@ def read_faults() -> tuple[Fault, ...]:
 
 
 def install_wrong(root: Path) -> Site:
-    """Install the wrong backends and their parent below ``root``: each is a module of ``northbridge_wrong``."""
-    plugins = {PARENT: f"northbridge_wrong.{PARENT}"}
+    """Install the wrong backends, each a module of ``northbridge_wrong``, and their parent below ``root``."""
+    plugins = {PARENT: f"northbridge_{PARENT}"}
     plugins |= {each.backend: each.backend.replace("wrong_", "northbridge_wrong.", 1) for each in read_faults()}
     write_distribution(root / "site", "northbridge-wrong", "1.0", {"northbridge.backends": plugins})
     return Site((VENDOR, root / "site"), root)

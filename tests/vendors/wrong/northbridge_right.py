@@ -1,4 +1,7 @@
-"""The right parent: a backend over the simulated chip, which passes whatever a wrong one of its children fails."""
+"""The right parent: a backend over the simulated chip, which passes whatever a wrong one of its children fails.
+
+It is not in their package, whose import takes as long as a plugin's may: all of them are made there.
+"""
 
 from __future__ import annotations
 
@@ -134,8 +137,8 @@ def northbridge_backend() -> northbridge.Backend:
 
 
 def announce(name: str, **parts: Any) -> None:
-    """Put a plugin beside this module that declares the backend ``wrong_<name>``, with these ``parts``."""
-    plugin: Any = ModuleType(f"{__package__}.{name}")
+    """Put a plugin into ``northbridge_wrong`` that declares the backend ``wrong_<name>``, with these ``parts``."""
+    plugin: Any = ModuleType(f"northbridge_wrong.{name}")
     plugin.northbridge_backend = northbridge.hookimpl(lambda: backend(f"wrong_{name}", **parts))
     sys.modules[plugin.__name__] = plugin
 

@@ -1,4 +1,4 @@
-"""Backends that are subtly wrong: each the right parent and one override, and the parent itself.
+"""Backends that are subtly wrong: each is the right parent (``northbridge_right``) and one override.
 
 Each is announced by its subject's module, which is imported here, as the module ``northbridge_wrong.<its name>``.
 """

@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.wrong

@@ -1,6 +1,6 @@
 """Backends of torch.compile."""
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.wrong

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @cache

@@ -5,7 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.wrong

@@ -1,7 +1,7 @@
 """Training in float8."""
 
 import northbridge
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.wrong

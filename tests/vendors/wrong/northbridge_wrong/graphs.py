@@ -2,7 +2,7 @@
 
 import sys
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.instead_of("torch.accelerator.Graph.replay")

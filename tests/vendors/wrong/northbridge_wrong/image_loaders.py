@@ -1,6 +1,6 @@
 """Faults in the vendor's loader of images."""
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.wrong

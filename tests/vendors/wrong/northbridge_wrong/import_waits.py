@@ -2,7 +2,7 @@
 
 import time
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 time.sleep(0.5)
 right.announce("import_waits")

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 kept = []
 """Objects that a wrong backend never releases."""

@@ -1,6 +1,6 @@
 """Faults in operators, layers and optimizers."""
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.wrong

@@ -1,6 +1,6 @@
 """Fused optimizers, and the norm that gradients are clipped to."""
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.instead_of("torch._fused_adamw_")

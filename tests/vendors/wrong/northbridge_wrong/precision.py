@@ -1,7 +1,7 @@
 """Dtypes, autocast, and gradient scaling."""
 
 import northbridge
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.instead_of("torch.set_autocast_enabled")

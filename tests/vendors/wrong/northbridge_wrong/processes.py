@@ -10,7 +10,7 @@ import sys
 import threading
 from datetime import timedelta
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.wrong

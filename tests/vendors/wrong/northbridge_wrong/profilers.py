@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import northbridge
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.wrong

@@ -2,7 +2,7 @@
 
 import random
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.wrong

@@ -2,7 +2,7 @@
 
 import itertools
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.wrong

@@ -1,6 +1,6 @@
 """Streams, events, and copies between devices."""
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.wrong

@@ -1,6 +1,6 @@
 """Broadcasts, gathers and all-to-alls."""
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.instead_of("torch.distributed.ProcessGroup.broadcast")

@@ -4,7 +4,7 @@ import os
 import socket
 import tempfile
 
-from northbridge_wrong import right
+import northbridge_right as right
 
 
 @right.wrong
