@@ -71,7 +71,8 @@ def visible_modules() -> tuple[int, ...]:
             "the cards' module ids are unknown. Fix: pip install habana-pyhlml, or set HABANA_VISIBLE_MODULES",
             backend="hpu",
         )
-    present = sorted(card.module for card in cards())
+    with _hlml() as hlml:
+        present = sorted(_module(hlml, index) for index in range(hlml.hlmlDeviceGetCount()))
     absent = sorted(set(chosen or ()) - set(present))
     if absent:
         asked, wrong = ",".join(map(str, chosen or ())), ", ".join(map(str, absent))
@@ -109,12 +110,16 @@ def _card(hlml: ModuleType, index: int) -> Card:
         rates = hlml.hlmlDeviceGetUtilizationRates(handle)
     return Card(
         index=index,
-        module=int(hlml.hlmlDeviceGetModuleID(handle)),
+        module=_module(hlml, index),
         name=name,
         used=memory and int(memory.used),
         total=memory and int(memory.total),
         utilization=rates and int(rates.aip),
     )
+
+
+def _module(hlml: ModuleType, index: int) -> int:
+    return int(hlml.hlmlDeviceGetModuleID(hlml.hlmlDeviceGetHandleByIndex(index)))
 
 
 def _text(answer: bytes | str) -> str:

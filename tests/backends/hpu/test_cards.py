@@ -45,6 +45,15 @@ def test_a_card_that_is_sick_does_not_hide_the_others(monkeypatch: pytest.Monkey
     assert cards.visible_modules() == tuple(range(8))
 
 
+def test_detection_asks_a_card_for_its_module_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyhlml
+
+    for asked in ("Name", "MemoryInfo", "UtilizationRates"):
+        monkeypatch.delattr(pyhlml, f"hlmlDeviceGet{asked}")
+
+    assert northbridge.get("hpu").bridge.detect() == 8
+
+
 def test_a_library_that_the_script_has_opened_stays_open() -> None:
     import pyhlml
 
