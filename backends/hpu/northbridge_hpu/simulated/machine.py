@@ -72,11 +72,16 @@ def _is_fp16_supported() -> bool:
 def card() -> SimulatedDevice:
     """Return the properties of this server's cards, independent of the mode of the process that will hold one."""
     own = generation()
-    device = SimulatedDevice.read(Path(__file__).with_name("device.toml"))
+    device = _described()
     lacks: dict[str, str] = dict(own.lacks)
     lacks.update((str(dtype), sentence) for dtype, sentence in device.lacks.items())
     # The management library counts the cards and their memory before an installation, and without one.
     return device.model_copy(update={"label": own.label, "memory": own.memory, "lacks": lacks}).as_set()
+
+
+@functools.cache
+def _described() -> SimulatedDevice:
+    return SimulatedDevice.read(Path(__file__).with_name("device.toml"))
 
 
 def module_ids() -> tuple[int, ...]:
