@@ -110,7 +110,7 @@ def missing_software(backend: Backend) -> str | None:
 
 
 def _ask_for_devices(name: str) -> DetectedDevices:
-    return ask(name, count_devices, who=describe(name), key=name, limit=CoreSettings.read().detect_timeout)
+    return ask(name, count_devices, who=describe, key=name, limit=CoreSettings.read().detect_timeout)
 
 
 def count_devices(name: str) -> DetectedDevices:
@@ -131,7 +131,7 @@ def candidate(name: str) -> DetectedDevices:
         return look(name)
     # The child may start a child of its own, which gets all of the detection's time. The rest is for its start.
     limit = 2 * CoreSettings.read().detect_timeout + 5.0
-    found = ask(name, look, who=describe(name), key=f"{name} as a candidate", limit=limit)
+    found = ask(name, look, who=describe, key=f"{name} as a candidate", limit=limit)
     if found["devices"] > 0:
         remember(name, {"devices": found["devices"]})  # the chosen backend is counted next
     return found

@@ -38,12 +38,14 @@ class DetectedDevices(TypedDict):
     limit: NotRequired[float]  # in seconds, if the error is a timeout
 
 
-def ask(name: str, answer: Callable[[str], DetectedDevices], *, who: str, key: str, limit: float) -> DetectedDevices:
+def ask(
+    name: str, answer: Callable[[str], DetectedDevices], *, who: Callable[[str], str], key: str, limit: float
+) -> DetectedDevices:
     """Return the result of ``answer(name)`` in a child process; asked once per process tree and ``key``.
 
-    ``answer`` is a function of a module. ``limit`` is in seconds. Messages call the backend ``who``. Raises
-    :class:`DetectionError` if the child crashes, reports an error, or exceeds the limit. A repeated call raises the
-    same error, unless the limit is higher.
+    ``answer`` is a function of a module. ``limit`` is in seconds. Messages call the backend ``who(name)``, which only
+    a failure asks for: it may read the metadata of all that is installed. Raises :class:`DetectionError` if the child
+    crashes, reports an error, or exceeds the limit. A repeated call raises the same error, unless the limit is higher.
     """
     known = _answers().get(key)
     if known is None or known.get("limit", limit) < limit:
@@ -64,15 +66,18 @@ def _answers() -> dict[str, DetectedDevices]:
     return known
 
 
-def _ask_child(name: str, answer: Callable[[str], DetectedDevices], who: str, limit: float) -> DetectedDevices:
-    asker = f"{who}: the process that asked for its devices"
+def _ask_child(
+    name: str, answer: Callable[[str], DetectedDevices], who: Callable[[str], str], limit: float
+) -> DetectedDevices:
     question = f"from {__name__} import reply; reply({answer.__module__!r}, {answer.__name__!r}, {name!r})"
     try:
         told = child.ask(question, {}, start=child.Stage("answering", limit, ""), grace_s=0.0)
     except OSError as error:  # a program that embeds Python may not have an executable
+        asker = _asker(who(name))
         return {"devices": 0, "error": f"{asker} did not start: {error}; {sys.executable!r} may not be a Python"}
     if not told.ending:
         return cast(DetectedDevices, told.facts)
+    asker = _asker(who(name))
     if told.exit_code is None:
         return {"devices": 0, "error": f"{asker} {SILENCE.format(limit=limit, name=name)}", "limit": limit}
     return {
@@ -80,6 +85,10 @@ def _ask_child(name: str, answer: Callable[[str], DetectedDevices], who: str, li
         "error": f"{asker} {describe_exit(told.exit_code)} ({told.last_words or 'no output'}). Fix: match"
         f" the driver to this torch, or set NORTHBRIDGE_DISABLE={name}",
     }
+
+
+def _asker(who: str) -> str:
+    return f"{who}: the process that asked for its devices"
 
 
 def reply(module: str, function: str, name: str) -> None:
