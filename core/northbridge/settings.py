@@ -6,6 +6,7 @@ too, but takes 0.4 s to import; this module adds nothing to pydantic's import ti
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -73,16 +74,13 @@ class Settings(pydantic.BaseModel):
         names the variable, its value and the allowed values.
         """
         source = os.environ if environ is None else environ
-        given = {
-            name: text
-            for name, text in source.items()
-            if name.startswith(cls.prefix) and text and source.get(WRITTEN + name) != text
-        }
         fields = {cls.variable(field): field for field in cls.model_fields}
+        rejects_others = cls.strict_prefix or cls.near_misses
+        # Each look at a variable decodes it, and Lightning's Trainer() reads settings a dozen times.
+        names = [name for name in source if name.startswith(cls.prefix)] if rejects_others else fields
+        given = {name: text for name in names if (text := source.get(name, "")) and source.get(WRITTEN + name) != text}
         for name, text in given.items():
-            if name in fields:
-                continue
-            if cls.strict_prefix or (cls.near_misses and cls._nearest(name, cutoff=0.8)):
+            if name not in fields and (cls.strict_prefix or cls._nearest(name, cutoff=0.8)):
                 raise cls._unknown(name, text)
         try:
             return cls.model_validate({fields[name]: text for name, text in given.items() if name in fields})
@@ -107,6 +105,7 @@ class Settings(pydantic.BaseModel):
         return SettingsError(f"{shorten(name)}={text!r} is not a setting: {hint}", variable=name)
 
     @classmethod
+    @functools.cache  # of all that a reading does, to compare names takes the longest
     def _nearest(cls, name: str, cutoff: float = 0.6) -> str | None:
         # Compared without the prefix, which alone would make any two names similar.
         variables = {field.upper(): cls.variable(field) for field in sorted(cls.model_fields)}
