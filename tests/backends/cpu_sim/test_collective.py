@@ -25,12 +25,25 @@ from importlib.metadata import entry_points
 (found,) = entry_points(group="torch.distributed.backends", name="simccl")
 found.load()()
 """
+POLICIES = """
+import os
+for thread in os.listdir("/proc/self/task"):
+    print(os.sched_getscheduler(int(thread)) == os.SCHED_BATCH, int(thread) == os.getpid())
+"""
 
 
 def test_what_the_entry_point_names_brings_the_library(in_fresh_process: Callable[..., str]) -> None:
     said = in_fresh_process(REDUCE.format(first=LOAD, port=reserve_port()))
 
     assert said.splitlines()[-1] == "[2.0, 2.0, 2.0]"
+
+
+def test_the_library_threads_preempt_no_rank(in_fresh_process: Callable[..., str]) -> None:
+    program = REDUCE.replace("dist.destroy", "{policies}\ndist.destroy")
+
+    said = in_fresh_process(program.format(first=LOAD, port=reserve_port(), policies=POLICIES))
+
+    assert {line for line in said.splitlines() if "True" in line} == {"True False", "False True"}
 
 
 @pytest.mark.skipif(
