@@ -17,7 +17,7 @@ import pytest
 from tests.core.conftest import Install
 
 import northbridge
-from northbridge.discovery import present
+from northbridge.discovery import installed, present
 from northbridge.discovery.present import count_in_child, detect
 from northbridge.processes.environment import children_listen
 from northbridge.processes.question import ask
@@ -207,7 +207,7 @@ class TestAChildThatIsAScript:
         child_that("answer 3")
         acme = northbridge.get("acme")
         count_in_child(acme)
-        monkeypatch.setattr(northbridge.discovery.installed, "entry_points", None)
+        monkeypatch.setattr(installed, "entry_points", None)
 
         assert count_in_child(acme) == 3
 
