@@ -39,7 +39,7 @@ class HPUBridge(northbridge.Bridge):
         settings = HPUSettings.read()
         settings.reject_what_deceives()
         meant = settings.habana_visible_devices
-        seen = len(cards.cards()) if isinstance(meant, tuple) and cards.can_be_asked() else 0
+        seen = len(cards.modules()) if isinstance(meant, tuple) and cards.can_be_asked() else 0
         if isinstance(meant, tuple) and seen > len(meant):
             warnings.warn(
                 f"HABANA_VISIBLE_DEVICES={','.join(map(str, meant))} is read by the container runtime only: this"

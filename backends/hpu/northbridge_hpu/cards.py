@@ -50,6 +50,13 @@ def cards() -> tuple[Card, ...]:
         return tuple(_card(hlml, index) for index in range(hlml.hlmlDeviceGetCount()))
 
 
+def modules() -> tuple[int, ...]:
+    """Return the module id of every card, sorted; every detection asks. Raises as :func:`cards` does."""
+    with _hlml() as hlml:
+        handles = map(hlml.hlmlDeviceGetHandleByIndex, range(hlml.hlmlDeviceGetCount()))
+        return tuple(sorted(int(hlml.hlmlDeviceGetModuleID(handle)) for handle in handles))
+
+
 def versions() -> dict[str, str]:
     """Return the versions of the driver and the management library."""
     with _hlml() as hlml:
@@ -71,8 +78,7 @@ def visible_modules() -> tuple[int, ...]:
             "the cards' module ids are unknown. Fix: pip install habana-pyhlml, or set HABANA_VISIBLE_MODULES",
             backend="hpu",
         )
-    with _hlml() as hlml:
-        present = sorted(_module(hlml, index) for index in range(hlml.hlmlDeviceGetCount()))
+    present = modules()
     absent = sorted(set(chosen or ()) - set(present))
     if absent:
         asked, wrong = ",".join(map(str, chosen or ())), ", ".join(map(str, absent))
@@ -81,7 +87,7 @@ def visible_modules() -> tuple[int, ...]:
             f"HABANA_VISIBLE_MODULES={asked!r} names {wrong}; found {found}",
             variable="HABANA_VISIBLE_MODULES",
         )
-    return tuple(present) if chosen is None else chosen
+    return present if chosen is None else chosen
 
 
 @contextmanager
@@ -110,16 +116,12 @@ def _card(hlml: ModuleType, index: int) -> Card:
         rates = hlml.hlmlDeviceGetUtilizationRates(handle)
     return Card(
         index=index,
-        module=_module(hlml, index),
+        module=int(hlml.hlmlDeviceGetModuleID(handle)),
         name=name,
         used=memory and int(memory.used),
         total=memory and int(memory.total),
         utilization=rates and int(rates.aip),
     )
-
-
-def _module(hlml: ModuleType, index: int) -> int:
-    return int(hlml.hlmlDeviceGetModuleID(hlml.hlmlDeviceGetHandleByIndex(index)))
 
 
 def _text(answer: bytes | str) -> str:
