@@ -43,9 +43,10 @@ def ask(
 ) -> DetectedDevices:
     """Return the result of ``answer(name)`` in a child process; asked once per process tree and ``key``.
 
-    ``answer`` is a function of a module. ``limit`` is in seconds. Messages call the backend ``who(name)``, which only
-    a failure asks for: it may read the metadata of all that is installed. Raises :class:`DetectionError` if the child
-    crashes, reports an error, or exceeds the limit. A repeated call raises the same error, unless the limit is higher.
+    ``answer`` is a function of a module. ``limit`` is in seconds. Messages call the backend ``who(name)``, which is
+    called only for an error, because it may read the metadata of every installed package. Raises
+    :class:`DetectionError` if the child crashes, reports an error, or exceeds the limit. A repeated call raises the
+    same error, unless the limit is higher.
     """
     known = _answers().get(key)
     if known is None or known.get("limit", limit) < limit:
@@ -73,22 +74,20 @@ def _ask_child(
     try:
         told = child.ask(question, {}, start=child.Stage("answering", limit, ""), grace_s=0.0)
     except OSError as error:  # a program that embeds Python may not have an executable
-        asker = _asker(who(name))
-        return {"devices": 0, "error": f"{asker} did not start: {error}; {sys.executable!r} may not be a Python"}
+        return _fail(who(name), f"did not start: {error}; {sys.executable!r} may not be a Python")
     if not told.ending:
         return cast(DetectedDevices, told.facts)
-    asker = _asker(who(name))
     if told.exit_code is None:
-        return {"devices": 0, "error": f"{asker} {SILENCE.format(limit=limit, name=name)}", "limit": limit}
-    return {
-        "devices": 0,
-        "error": f"{asker} {describe_exit(told.exit_code)} ({told.last_words or 'no output'}). Fix: match"
+        return {**_fail(who(name), SILENCE.format(limit=limit, name=name)), "limit": limit}
+    return _fail(
+        who(name),
+        f"{describe_exit(told.exit_code)} ({told.last_words or 'no output'}). Fix: match"
         f" the driver to this torch, or set NORTHBRIDGE_DISABLE={name}",
-    }
+    )
 
 
-def _asker(who: str) -> str:
-    return f"{who}: the process that asked for its devices"
+def _fail(who: str, happened: str) -> DetectedDevices:
+    return {"devices": 0, "error": f"{who}: the process that asked for its devices {happened}"}
 
 
 def reply(module: str, function: str, name: str) -> None:
