@@ -76,7 +76,7 @@ class Settings(pydantic.BaseModel):
         source = os.environ if environ is None else environ
         fields = {cls.variable(field): field for field in cls.model_fields}
         rejects_others = cls.strict_prefix or cls.near_misses
-        # Each look at a variable decodes it, and Lightning's Trainer() reads settings a dozen times.
+        # os.environ decodes a variable at each access, and a Trainer() reads settings a dozen times.
         names = [name for name in source if name.startswith(cls.prefix)] if rejects_others else fields
         given = {name: text for name in names if (text := source.get(name, "")) and source.get(WRITTEN + name) != text}
         for name, text in given.items():
@@ -105,7 +105,7 @@ class Settings(pydantic.BaseModel):
         return SettingsError(f"{shorten(name)}={text!r} is not a setting: {hint}", variable=name)
 
     @classmethod
-    @functools.cache  # of all that a reading does, to compare names takes the longest
+    @functools.cache  # comparing names is the slowest part of a reading
     def _nearest(cls, name: str, cutoff: float = 0.6) -> str | None:
         # Compared without the prefix, which alone would make any two names similar.
         variables = {field.upper(): cls.variable(field) for field in sorted(cls.model_fields)}

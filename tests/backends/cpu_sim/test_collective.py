@@ -38,7 +38,7 @@ def test_what_the_entry_point_names_brings_the_library(in_fresh_process: Callabl
     assert said.splitlines()[-1] == "[2.0, 2.0, 2.0]"
 
 
-def test_the_library_threads_preempt_no_rank(in_fresh_process: Callable[..., str]) -> None:
+def test_gloos_thread_does_not_preempt_a_rank(in_fresh_process: Callable[..., str]) -> None:
     program = REDUCE.replace("dist.destroy", "{policies}\ndist.destroy")
 
     said = in_fresh_process(program.format(first=LOAD, port=reserve_port(), policies=POLICIES))

@@ -91,7 +91,7 @@ def _make_gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     options = gloo._Options()
     options._timeout = timeout
     interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "")
-    with _new_threads_that_preempt_no_rank():
+    with _scheduling_new_threads_as_batch():
         options._devices = (
             [gloo.create_device(interface=each) for each in interfaces.split(",")]
             if interfaces
@@ -102,14 +102,14 @@ def _make_gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
 
 
 @contextmanager
-def _new_threads_that_preempt_no_rank() -> Iterator[None]:
-    """Let a thread that is made meanwhile wait for its turn when a packet wakes it, and not take a rank's.
+def _scheduling_new_threads_as_batch() -> Iterator[None]:
+    """Give the threads that are created meanwhile the policy SCHED_BATCH, which they inherit from this thread.
 
-    Where there are no more cores than ranks, an all-reduce of 1 MiB takes half as long. The policy of threads is
-    inherited, and is this thread's own again at the end.
+    A packet that wakes such a thread does not preempt a rank. With 2 ranks on 2 cores, an all-reduce of 1 MiB takes
+    half as long.
     """
     policy = os.sched_getscheduler(0)
-    with suppress(PermissionError):  # of a container that forbids it: Gloo is only slower then
+    with suppress(PermissionError):  # a container may forbid it, and Gloo is only slower then
         if policy == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     try:

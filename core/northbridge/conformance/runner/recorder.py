@@ -81,8 +81,8 @@ class EventRecorder:
         items[:] = [item for item, test in planned if test.chosen and test.id not in self._done]
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Begin the runs that need no chip."""
-        gc.freeze()  # what pytest and torch have made so far is not looked at again by the tests that count memory
+        """Freeze the objects of the imports, and begin the runs that need no chip."""
+        gc.freeze()  # the memory tests collect garbage, and would traverse all of torch and pytest each time
         if session.config.getoption("--northbridge-ahead"):
             from northbridge.conformance.ahead import RunsAhead
 
