@@ -28,8 +28,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Answer:
-    """Cost of one fit: the median step, its call of log(), and the peak of the process's memory since it began."""
+    """Cost of one fit: its Trainer, its median step and log(), and the peak of the process's memory since it began."""
 
+    trainer_seconds: float
     step_seconds: float
     log_seconds: float
     peak_bytes: int

@@ -249,6 +249,16 @@ ROWS = (
         0.3,
         Timed(start.time_load),
     ),
+    _fit(
+        "trainer",
+        "another `Trainer()`: the simulated Teco card ÷ CPU",
+        2.0,
+        sides.TRAINERS,
+        Job("one-parameter", "sdaa", 1),
+        Job("one-parameter", "cpu", 1),
+        answer="trainer_seconds",
+        rounds=9,
+    ),
     Row(
         "compile",
         "first compile of the chip, 2 compilers at a time",

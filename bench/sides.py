@@ -87,6 +87,7 @@ RANKS = _against_cpu("rank_worker {device}", ranks=2)
 ZERO_RANKS = _against_cpu("rank_worker {device}", ranks=2, environ=_ENGINES)
 HPU, HPU_RANKS = (_against_cpu_sim("hpu", ranks=ranks) for ranks in (1, 2))
 SDAA, SDAA_RANKS = (_against_cpu_sim("sdaa", ranks=ranks) for ranks in (1, 2))
+TRAINERS = Pair(("sdaa", "cpu"), Side("worker", environ={"NORTHBRIDGE_SIMULATE": "sdaa"}), Side("worker", environ=_CPU))
 
 # One process: its sides share all but what is compared, and where memory lies moves Python's speed by more than that.
 WATCHED = Pair(("watched", "plain"), Side("worker"))

@@ -52,6 +52,7 @@ def train(job: Job) -> Answer | None:
     timer = StepTimer()
     task = TASKS[job.task]
     with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
         trainer = Trainer(
             accelerator=job.accelerator,
             precision=job.precision,  # type: ignore[arg-type]  # one of Lightning's words
@@ -65,13 +66,14 @@ def train(job: Job) -> Answer | None:
             use_distributed_sampler=False,
             default_root_dir=folder,
         )
+        trainer_seconds = time.perf_counter() - began
         learner = task.learner()
         learner.sync_dist = job.sync_dist
         trainer.fit(learner, task.loader(job.steps + WARM_UP + 1))
     if not trainer.is_global_zero:
         return None
     logged = median(learner.log_seconds[WARM_UP:])
-    return Answer(timer.seconds, logged, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    return Answer(trainer_seconds, timer.seconds, logged, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 def _ranks(job: Job) -> dict[str, Any]:
