@@ -10,13 +10,14 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from northbridge.conformance.runs.ports import reserve_port
 
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 900.0
@@ -122,9 +123,7 @@ def conversation(
 
 def _rank_environments(ranks: int) -> list[dict[str, str]]:
     """Return what tells each rank who it is and where rank 0 listens, as torchrun does."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    together = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    together = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port())}
     together |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(ranks)) | {"NODE_RANK": "0", "GROUP_RANK": "0"}
     return [{**together, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -56,8 +58,10 @@ def row(ranks: int, accelerator: str, found: Cost) -> str:
     return f"| {ranks} | {accelerator} | {times} | {found.private_megabytes:.0f} MB |"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Measure, print a row for each number of ranks, and draw; return the exit code."""
+    what = f"Measure what a step of {COUNTS[0]} to {COUNTS[-1]} ranks costs: minutes of a machine that is left alone."
+    argparse.ArgumentParser(prog="python -m bench.many_ranks", description=what).parse_args(arguments)
     costs: dict[str, list[Cost]] = {accelerator: [] for accelerator in ACCELERATORS}
     print("| ranks | on | to the first step | a step | CPU time of a rank in it | memory of a rank |")
     print("|---|---|---|---|---|---|")
@@ -78,4 +82,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from bench.plugin import announce
 from bench.report import Surroundings
 from bench.row import Compared, Row, Timed
 from bench.rows import ROWS
-from bench.sides import HOST, LIGHTNING_RANKS, OPERATIONS, RANKS, Ask, Pair, Side
+from bench.sides import HOST, LIGHTNING_RANKS, OPERATIONS, RANKS, TRAINERS, Ask, Pair, Side
 from bench.table import amount, table
 from rich.console import Console
 
@@ -72,6 +73,7 @@ GOALS = {
     "first-step": (1.10, "×"),
     "discovery": (1.5, "×"),
     "start": (0.3, "s"),
+    "trainer": (2.0, "×"),
     "compile": (25.0, "s"),
     "ranks-start": (None, "s"),
     "ranks-memory": (120.0, "MB"),
@@ -405,6 +407,15 @@ class TestChildren:
         ):
             ask({"device": "x"})
 
+    def test_the_port_of_ranks_is_free_for_no_other_process(self) -> None:
+        tell = (
+            'import json, os; input(); print(json.dumps({"port": int(os.environ["MASTER_PORT"])}), flush=True); input()'
+        )
+        with child.conversation(child.python_command(tell), ranks=2) as ask, socket.socket() as other:
+            port = ask({})["port"]
+            with pytest.raises(OSError, match="in use"):
+                other.bind(("127.0.0.1", port))
+
     def test_this_process_imports_no_torch(self) -> None:
         # Its memory would count as the peak of every child that it starts.
         said = child.run([sys.executable, "-c", "import sys, bench.__main__; print('torch' in sys.modules)"])
@@ -445,6 +456,10 @@ class TestWorkers:
     def test_the_hosts_own_backend_trains(self) -> None:
         with HOST.open() as (ask, _):
             assert ask(asdict(Job("one-parameter", "host", 2, threads=1)))["step_seconds"] > 0
+
+    def test_a_trainer_on_the_simulated_teco_card_is_timed(self) -> None:
+        with TRAINERS.open() as (ask, _):
+            assert ask(asdict(Job("one-parameter", "sdaa", 1)))["trainer_seconds"] > 0
 
     def test_two_ranks_train_again_and_again_with_lightning(self) -> None:
         job = Job("mlp", "cpu_sim", 2, devices=2, threads=1, sync_dist=True)

@@ -49,3 +49,15 @@ def test_a_training_that_fails_draws_no_picture(
 
     assert main() == 3
     assert capsys.readouterr().err == "could not be measured: rank 3 is gone\n"
+
+
+def test_the_help_measures_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(*_: object) -> Cost:
+        raise AssertionError("measured")
+
+    monkeypatch.setattr(many_ranks, "cost", fail)
+
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    assert "2 to 64 ranks" in capsys.readouterr().out
