@@ -25,42 +25,56 @@ def to_cpu(state: Any) -> Any:
     for a ``torch.device`` of the chip, which becomes the CPU in the copy.
     """
     import torch
-    from torch.nn.parameter import is_lazy
 
-    # The originals are kept, so that no later object gets the id of a freed one.
-    moved_tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-    moved_storages: dict[tuple[int, torch.dtype], tuple[torch.UntypedStorage, torch.Tensor]] = {}
-    chip = loaded()
     leaves = (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)  # torch pickles them in its own ways
+    return replace_in(state, _Copies(leaves).on_cpu, leaves)
 
-    def move(value: Any) -> Any:
+
+class _Copies:
+    """The copies that one :func:`to_cpu` has made.
+
+    A class, since a function inside that one would refer to itself, and to all that it has copied. The memory of both
+    sides would stay until Python looks for such garbage.
+    """
+
+    def __init__(self, leaves: tuple[type, ...]) -> None:
+        self._leaves = leaves
+        # The originals are kept, so that no later object gets the id of a freed one.
+        self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._storages: dict[tuple[int, torch.dtype], tuple[torch.UntypedStorage, torch.Tensor]] = {}
+        self._chip = loaded()
+
+    def on_cpu(self, value: Any) -> Any:
+        """Return what a file has for ``value``."""
+        import torch
+        from torch.nn.parameter import is_lazy
+
         if isinstance(value, torch.device):
-            return torch.device("cpu") if chip is not None and value.type == chip.device.type else value
+            is_chips = self._chip is not None and value.type == self._chip.device.type
+            return torch.device("cpu") if is_chips else value
         if not isinstance(value, torch.Tensor) or value.device.type in ("cpu", "meta"):
             return value
         if is_lazy(value):
             return value  # it has no values, and names no device in a file
-        if id(value) in moved_tensors:  # an attribute of the tensor refers back to it
-            return moved_tensors[id(value)][1]
-        moved = copy_of(value).requires_grad_(value.requires_grad)
+        if id(value) in self._tensors:  # an attribute of the tensor refers back to it
+            return self._tensors[id(value)][1]
+        moved = self._copy(value).requires_grad_(value.requires_grad)
         if type(value) is torch.nn.Parameter:
             moved = torch.nn.Parameter(moved, requires_grad=value.requires_grad)
-        moved_tensors[id(value)] = value, moved
+        self._tensors[id(value)] = value, moved
         vars(moved).update(
-            {**replace_in(vars(value), move, leaves), **vars(moved)}
+            {**replace_in(vars(value), self.on_cpu, self._leaves), **vars(moved)}
         )  # a tensor's class may keep its own there
         return moved
 
-    def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
         if not _lies_in_its_storage(tensor):
             return tensor.detach().cpu()
         storage = tensor.untyped_storage()
         key = storage._cdata, tensor.dtype
-        if key not in moved_storages:
-            moved_storages[key] = storage, _whole_storage(tensor, storage)
-        return moved_storages[key][1].as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
-
-    return replace_in(state, move, leaves)
+        if key not in self._storages:
+            self._storages[key] = storage, _whole_storage(tensor, storage)
+        return self._storages[key][1].as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
 
 def _lies_in_its_storage(tensor: torch.Tensor) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pickle
@@ -8,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,6 +63,24 @@ def test_tensors_that_share_memory_still_do() -> None:
 
     assert torch.equal(state["tail"], torch.full((4,), 7.0))
     assert torch.equal(state["again"], torch.full((8,), 7.0))
+
+
+@pytest.fixture
+def no_search_for_garbage() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_search_for_garbage")
+def test_saving_keeps_nothing_of_either_side() -> None:
+    on_chip = torch.zeros(8, device="cpu_sim")
+    moved = to_cpu({"weight": on_chip})["weight"]
+    alive = [weakref.ref(each) for each in (on_chip, moved)]
+
+    del on_chip, moved
+
+    assert [each() for each in alive] == [None, None]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.bfloat16])
