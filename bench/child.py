@@ -24,8 +24,11 @@ LIMIT_S = 900.0
 """The time limit of one child."""
 
 _KEPT = frozenset({"NORTHBRIDGE_CPU_SIM_CACHE"})
-_LAUNCHERS = frozenset(
-    {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "RANK", "LOCAL_RANK", "WORLD_SIZE", "PL_GLOBAL_SEED"}
+_LEFT_OUT = frozenset(
+    {
+        *("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "RANK", "LOCAL_RANK", "WORLD_SIZE", "PL_GLOBAL_SEED"),
+        "PYTHONDONTWRITEBYTECODE",
+    }
 )
 
 
@@ -34,11 +37,14 @@ class MeasurementError(Exception):
 
 
 def environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a child: this one, without what would change a run, and ``added``."""
+    """Return the environment of a child: this one, without what would change a run, and ``added``.
+
+    Where PYTHONDONTWRITEBYTECODE is set, each start compiles our modules once more.
+    """
     return {
         name: text
         for name, text in os.environ.items()
-        if name not in _LAUNCHERS and (name in _KEPT or not name.startswith(("NORTHBRIDGE_", "_NORTHBRIDGE_")))
+        if name not in _LEFT_OUT and (name in _KEPT or not name.startswith(("NORTHBRIDGE_", "_NORTHBRIDGE_")))
     } | dict(added or {})
 
 

@@ -383,12 +383,13 @@ class TestChildren:
         monkeypatch.setenv("NORTHBRIDGE_DISABLE", "1")
         monkeypatch.setenv("NORTHBRIDGE_CPU_SIM_CACHE", "/kept")
         monkeypatch.setenv("MASTER_PORT", "1234")
+        monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
         found = child.environment({"ADDED": "yes"})
 
         assert found["NORTHBRIDGE_CPU_SIM_CACHE"] == "/kept"
         assert found["ADDED"] == "yes"
-        assert not {"NORTHBRIDGE_DISABLE", "MASTER_PORT"} & set(found)
+        assert not {"NORTHBRIDGE_DISABLE", "MASTER_PORT", "PYTHONDONTWRITEBYTECODE"} & set(found)
 
     def test_a_child_that_fails_is_an_error_with_what_it_said(self) -> None:
         with pytest.raises(child.MeasurementError, match=r"(?s)ended with 1:.*ZeroDivisionError"):
