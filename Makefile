@@ -20,7 +20,7 @@ test: setup chips engines ## run the tests that need no training, and a few that
 test-fast: setup ## run the tests that start no process and no compiler; at most 2 minutes
 	@$(RUN)/python -m tests fast $(ARGS)
 
-test-all: setup chips engines ## run every test, with the proofs of the simulated chips up to C3; 50 to 90 minutes on 2 cores
+test-all: setup chips engines ## run every test, with the proofs of the simulated chips up to C3; 45 to 90 minutes on 2 cores
 	@NORTHBRIDGE_SIMULATE=xpu $(RUN)/python -c "import northbridge; northbridge.load('xpu')"
 	@$(RUN)/python -m tests full $(ARGS)
 
