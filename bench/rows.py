@@ -12,8 +12,14 @@ from bench.row import Compared, Question, Row, Timed
 from bench.sides import Pair
 
 _CHIP, _OVER_GLOO = "cpu_sim ÷ CPU", "cpu_sim over simccl ÷ CPU over Gloo"
-_BACKWARD = "torch's engine asks a device, not the CPU, for streams around each node: 1 of 2.5 µs; the product has 0.4"
-_FLOAT16 = "the processor multiplies bfloat16 itself (AVX512-BF16), and float16 only as float32"
+_BACKWARD = (
+    "torch's engine asks a device, not the CPU, for streams around each node: 1 of 2.5 µs; the product has 0.4. That is"
+    " torch's to change"
+)
+_FLOAT16 = (
+    "the processor multiplies bfloat16 itself (AVX512-BF16), and float16 only as float32. One with AVX512-FP16 would be"
+    " needed"
+)
 _STRATEGY = "six of the 3,743 Python calls in a step are ours, which explains 0.2 %; the rest is not traced"
 
 
@@ -124,7 +130,8 @@ ROWS = (
         "one-parameter",
         400,
         # AdamW alone: 105 µs against 53 µs. With eight parameters both take 219 µs.
-        missed="torch steps a device's parameters in lists, which for one parameter takes twice as long as on the CPU",
+        missed="torch steps a device's parameters in lists, which for one parameter takes twice as long as on the CPU."
+        " torch would have to step few of them singly",
     ),
     _fit(
         "memory",
@@ -265,7 +272,8 @@ ROWS = (
         "s",
         25.0,
         Timed(start.time_compile, once=True),
-        missed="two units at once, of 27 and 25 s of CPU: half is torch's headers and templates, half is -O2",
+        missed="two units at once, of 27 and 25 s of CPU: half is torch's headers and templates, half is -O2. A third"
+        " core and a third unit would be needed",
     ),
     Row(
         "ranks-start",
