@@ -24,28 +24,30 @@ def to_cpu(state: Any) -> Any:
     torch writes the device of each tensor into a file, and a machine without that device cannot open it. The same holds
     for a ``torch.device`` of the chip, which becomes the CPU in the copy.
     """
-    import torch
-
-    leaves = (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)  # torch pickles them in its own ways
-    return replace_in(state, _Copies(leaves).on_cpu, leaves)
+    return _Copies().replace_tensors(state)
 
 
 class _Copies:
-    """The copies that one :func:`to_cpu` has made.
+    """The tensors that one call of :func:`to_cpu` has copied.
 
-    A class, since a function inside that one would refer to itself, and to all that it has copied. The memory of both
-    sides would stay until Python looks for such garbage.
+    A recursive function inside that call would be a reference cycle. It would keep the tensors and their copies in
+    memory until the garbage collector runs.
     """
 
-    def __init__(self, leaves: tuple[type, ...]) -> None:
-        self._leaves = leaves
+    def __init__(self) -> None:
         # The originals are kept, so that no later object gets the id of a freed one.
         self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._storages: dict[tuple[int, torch.dtype], tuple[torch.UntypedStorage, torch.Tensor]] = {}
         self._chip = loaded()
 
-    def on_cpu(self, value: Any) -> Any:
-        """Return what a file has for ``value``."""
+    def replace_tensors(self, state: Any) -> Any:
+        """Replace the chip's tensors in ``state``, at any depth, by copies on the CPU."""
+        import torch
+
+        leaves = (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)  # torch pickles them in its own ways
+        return replace_in(state, self._move, leaves)
+
+    def _move(self, value: Any) -> Any:
         import torch
         from torch.nn.parameter import is_lazy
 
@@ -62,9 +64,8 @@ class _Copies:
         if type(value) is torch.nn.Parameter:
             moved = torch.nn.Parameter(moved, requires_grad=value.requires_grad)
         self._tensors[id(value)] = value, moved
-        vars(moved).update(
-            {**replace_in(vars(value), self.on_cpu, self._leaves), **vars(moved)}
-        )  # a tensor's class may keep its own there
+        # A tensor's class may keep its own attributes in the copy.
+        vars(moved).update({**self.replace_tensors(vars(value)), **vars(moved)})
         return moved
 
     def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
