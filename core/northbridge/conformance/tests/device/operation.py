@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 
 @dataclass(frozen=True)
@@ -159,16 +160,14 @@ class Operation:
         generator = torch.Generator().manual_seed(zlib.crc32(str(self).encode()))
         leaves: list[Tensor] = []
 
-        def place(value: Any) -> Any:
-            if isinstance(value, Drawn):
-                tensor = form(value.draw(generator).to(device))
-                if self.differentiable and tensor.is_floating_point() and not value.constant:
-                    leaves.append(tensor.requires_grad_())
-                return tensor
-            return type(value)(map(place, value)) if isinstance(value, (list, tuple)) else value
+        def place(drawn: Drawn) -> Tensor:
+            tensor = form(drawn.draw(generator).to(device))
+            if self.differentiable and tensor.is_floating_point() and not drawn.constant:
+                leaves.append(tensor.requires_grad_())
+            return tensor
 
-        arguments = [place(value) for value in self.arguments]
-        return arguments, {name: place(value) for name, value in self.keywords.items()}, leaves
+        arguments, keywords = tree_map_only(Drawn, place, ([*self.arguments], {**self.keywords}))
+        return arguments, keywords, leaves
 
     def __str__(self) -> str:
         return f"{self.name}, {self.what}" if self.what else self.name
