@@ -58,11 +58,10 @@ def fitted(accelerator: str) -> Any:
 
 
 def warm_memory() -> None:
-    """Let the system have a GiB of free pages that were in use a moment ago.
+    """Use and free 1 GiB in another process, because this one's peak of memory is measured too.
 
-    A virtual machine may have given free memory back to its host, and a page of that takes five times as long: 1.35 s
-    for 500 MB, not 0.25 (measured 2026-11). Which side meets it is chance. Another process does it, for this one's peak
-    of memory is measured too.
+    A virtual machine gives free memory back to its host. The next process that uses such a page waits for the host:
+    1.35 s for 500 MB, and 0.25 s for pages in recent use (measured 2026-11). Either side of a comparison may meet them.
     """
     subprocess.run([sys.executable, "-S", "-c", "b'1' * 2**30"], check=True)
 

@@ -27,7 +27,7 @@ _KEPT = frozenset({"NORTHBRIDGE_CPU_SIM_CACHE"})
 _LEFT_OUT = frozenset(
     {
         *("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "RANK", "LOCAL_RANK", "WORLD_SIZE", "PL_GLOBAL_SEED"),
-        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONDONTWRITEBYTECODE",  # with it, each start compiles our modules again
     }
 )
 
@@ -37,10 +37,7 @@ class MeasurementError(Exception):
 
 
 def environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a child: this one, without what would change a run, and ``added``.
-
-    Where PYTHONDONTWRITEBYTECODE is set, each start compiles our modules once more.
-    """
+    """Return the environment of a child: this one, without what would change a run, and ``added``."""
     return {
         name: text
         for name, text in os.environ.items()

@@ -19,7 +19,7 @@ _HEAD = """# What it costs
 
 Written by `make bench`. Figures are medians of interleaved runs, so that background load hits both sides, which have as
 many threads. The 95 % interval of the median is found by the bootstrap. A goal is met if the lower end of the interval
-is at or below it. A figure without a goal is for information. CONTRIBUTING.md has what the tests take.
+is at or below it. A figure without a goal is for information. CONTRIBUTING.md has the times of the tests.
 """
 
 _COLUMNS = ("median", "95 % interval", "quartiles", "goal", "medians of the sides")
