@@ -28,7 +28,7 @@ Ctrl-C and SIGTERM end the suite; the report then has the tests that ended. A si
 \b
 Exit codes:
   0  the level is granted; with --only, those tests pass; with --verify, the report is complete and from this suite
-  1  otherwise, or if torch cannot be imported
+  1  otherwise, or if torch cannot be imported, or if a malicious Lightning is installed
   2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
 """
 
@@ -74,6 +74,7 @@ def run_suite(
     if verify is not None:
         raise typer.Exit(_verify(verify))
     _reject_without_pytest()
+    _reject_malicious_lightning()
     _reject_broken_torch()
     from northbridge.conformance.report import command
 
@@ -102,6 +103,15 @@ def _reject_without_pytest() -> None:
             file=sys.stderr,
         )
         raise typer.Exit(2)
+
+
+def _reject_malicious_lightning() -> None:
+    """Exit with 1 if a malicious upload is installed: the suite would import it."""
+    from northbridge.lightning.versions import reason_against_uploads
+
+    if reason := reason_against_uploads():
+        print(f"northbridge: {reason}", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def _reject_broken_torch() -> None:

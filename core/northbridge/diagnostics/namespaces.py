@@ -151,10 +151,12 @@ def _installed(namespace: Namespace) -> NamespaceRow:
             found = version(distribution)
         except PackageNotFoundError:
             continue
-        from northbridge.lightning.versions import is_malicious, reason_against_version
+        from northbridge.lightning.versions import reason_against_uploads
 
-        if is_malicious(found):
-            return NamespaceRow(namespace.name, found, distribution, "malicious", reason_against_version(found) or "")
+        if reason := reason_against_uploads(namespace.distributions):
+            return NamespaceRow(namespace.name, found, distribution, "malicious", reason)
+        if reason := reason_against_uploads():  # of another namespace
+            return NamespaceRow(namespace.name, found, distribution, "left alone", reason)
         return NamespaceRow(namespace.name, found, distribution, "not asked")
     return NamespaceRow(namespace.name, "", "", "not installed")
 
@@ -166,7 +168,7 @@ def _judged(row: NamespaceRow) -> NamespaceRow:
         return replace(row, status="off", reason="NORTHBRIDGE_DISABLE=1")
     if torch_import.is_switched_off() or _is_torch_too_old():
         return replace(row, status="not registered", reason=_why_nothing_ran())
-    if reason := reason_against_version(row.version):
+    if reason := reason_against_version(row.version, (row.distribution,)):
         return replace(row, status="left alone", reason=f"{row.name}: {reason}")
     remark = untested(row.version)
     return replace(row, status="registered", reason=f"untested: {row.name} {row.version}{remark}" if remark else "")

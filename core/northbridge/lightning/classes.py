@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
+from northbridge.errors import UnsupportedError
 from northbridge.lightning.accelerators.accelerator import _AcceleratorMixin
 from northbridge.lightning.callbacks.captured_step import _CapturedStepMixin
 from northbridge.lightning.callbacks.recompilation import _RecompilationMonitorMixin
@@ -25,6 +26,7 @@ from northbridge.lightning.strategies.fsdp import _FabricFSDPMixin, _TrainerFSDP
 from northbridge.lightning.strategies.model_parallel import _FabricModelParallelMixin, _TrainerModelParallelMixin
 from northbridge.lightning.strategies.single_device import _FabricSingleDeviceMixin, _SingleDeviceMixin
 from northbridge.lightning.strategies.trainer import _TrainerMixin
+from northbridge.lightning.versions import reason_against_uploads
 from northbridge.lightning.weights_agreement import _WeightsAgreementMixin
 
 
@@ -112,7 +114,9 @@ COMBINATIONS = (
 
 @cache
 def classes(namespace: Namespace) -> Classes:
-    """Return the classes for ``namespace``; its Lightning must be importable."""
+    """Return the classes for ``namespace``; its Lightning must be importable, and is not imported if it is malicious."""
+    if reason := reason_against_uploads():
+        raise UnsupportedError(f"{namespace.name} is not used: {reason}", capability="lightning")
     rows = [row for row in COMBINATIONS if namespace.host in row.hosts]
     ours = Classes(**{row.field: _combine(namespace, row) for row in rows})
     for cls in filter(None, vars(ours).values()):

@@ -64,8 +64,21 @@ def test_a_malicious_upload_is_named_and_not_imported(without_lightning: Site, t
     run = northbridge(site, "list")
 
     assert row(run.stdout, "lightning.pytorch") == ["lightning.pytorch", "2.6.3", "lightning", "malicious"]
-    assert "version 2.6.3 was a malicious upload: uninstall it now" in flowing(run.stdout)
+    assert "lightning 2.6.3 was a malicious upload: uninstall it now" in flowing(run.stdout)
     assert (run.returncode, stolen.exists()) == (1, False)
+
+
+def test_a_good_lightning_beside_a_malicious_one_is_left_alone(without_lightning: Site, tmp_path: Path) -> None:
+    site = _install_lightning(without_lightning, "2.6.6", tmp_path, "raise SystemExit('imported')")
+    site = _install_lightning(site, "2.6.2", tmp_path, "raise SystemExit('imported')", "pytorch-lightning")
+
+    listed, run = northbridge(site, "list"), northbridge(site, "conformance", "hpu")
+
+    assert row(listed.stdout, "lightning.pytorch") == ["lightning.pytorch", "2.6.6", "lightning", "left alone"]
+    assert row(listed.stdout, "pytorch_lightning")[-1] == "malicious"
+    assert flowing(listed.stdout).count("pytorch-lightning 2.6.2 was a malicious upload: uninstall it now") == 4
+    assert (listed.returncode, run.returncode) == (1, 1)
+    assert run.stderr.startswith("northbridge: pytorch-lightning 2.6.2 was a malicious upload: uninstall it now")
 
 
 def test_one_that_cannot_be_imported_is_broken(without_lightning: Site, tmp_path: Path) -> None:
@@ -83,6 +96,7 @@ def test_one_that_cannot_be_imported_is_broken(without_lightning: Site, tmp_path
     ("version", "status", "reason", "code"),
     [
         ("2.7.9", "registered", "untested: lightning.fabric 2.7.9 (newer than 2.6.6, the newest that was", 0),
+        ("2.6.2", "registered", "untested: lightning.fabric 2.6.2 (built from source, says 2.6.2; not tested. If", 0),
         ("2.8.0", "left alone", "version 2.8.0 is not supported. Fix: install 2.4 or later, before 2.8", 1),
     ],
 )
@@ -90,6 +104,8 @@ def test_a_release_that_was_not_tested(
     without_lightning: Site, tmp_path: Path, version: str, status: str, reason: str, code: int
 ) -> None:
     site = _install_lightning(without_lightning, version, tmp_path, "")
+    (origin,) = (info / "direct_url.json" for info in tmp_path.glob("*.dist-info"))
+    origin.write_text(json.dumps({"url": tmp_path.as_uri(), "dir_info": {}}))
     _fill_with_the_real_one(tmp_path / "lightning", version)
 
     run = northbridge(site, "list")
@@ -99,11 +115,12 @@ def test_a_release_that_was_not_tested(
     assert run.returncode == code
 
 
-def _install_lightning(site: Site, version: str, folder: Path, body: str) -> Site:
-    info, package = folder / f"lightning-{version}.dist-info", folder / "lightning"
+def _install_lightning(site: Site, version: str, folder: Path, body: str, name: str = "lightning") -> Site:
+    module = name.replace("-", "_")
+    info, package = folder / f"{module}-{version}.dist-info", folder / module
     info.mkdir()
     package.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: lightning\nVersion: {version}\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (package / "__init__.py").write_text(body)
     return beside(site, folder)
 

@@ -22,7 +22,7 @@ from northbridge.lightning.corrections import replacements
 from northbridge.lightning.corrections.fabric_run import accelerator_option
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.vendor_names.strategies import count_as_lightnings
-from northbridge.lightning.versions import reason_against_version, untested
+from northbridge.lightning.versions import reason_against_uploads, reason_against_version, untested
 from northbridge.process_record import note
 
 
@@ -334,7 +334,7 @@ def register_command(name: str) -> None:
 
 def reason_against(namespace: Namespace, *, command: bool = False) -> str | None:
     """Return the reason why Northbridge cannot serve ``namespace``, or its ``command``; None if it can."""
-    reason = reason_against_version(namespace.version)
+    reason = reason_against_uploads() or reason_against_version(namespace.version, namespace.distributions)
     if reason is not None:
         return reason
     wrong = [each for row in _rows(namespace, command=command) if (each := _mismatch(namespace, row)) is not None]
