@@ -116,7 +116,7 @@ tests/conformance/ standard
     full test_wrong_backends.py::test_it_is_caught_on_a_chip_that_rounds
     sampled test_wrong_backends.py::test_it_is_caught_and_its_parent_is_not
 tests/docs/ standard
-    fast test_hang_page.py test_prove_page.py test_pip_lines.py
+    fast test_hang_page.py test_prove_page.py
     standard test_prove_page.py::test_every_claim_stands_there_with_what_tests_it
     full test_errors_page.py::test_the_message_shown_is_the_one_produced
     full test_samples.py::test_the_samples_of_a_page_do_what_it_says

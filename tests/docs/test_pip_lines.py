@@ -1,13 +1,19 @@
-"""Pages and messages give pip only names that are on the public index, or a place to install from."""
+"""Whatever a text of this repository installs is on the public index and ours to name, or lies at a place."""
 
 from __future__ import annotations
 
+import ast
+import io
+import itertools
 import re
+import subprocess
 import sys
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from tests.docs.page import ROOT
 
@@ -18,6 +24,7 @@ else:
 
 ON_INDEX = {
     "torch",
+    "torch-npu",
     "lightning",
     "pytorch-lightning",
     "lightning-habana",
@@ -34,47 +41,228 @@ ON_INDEX = {
 }
 """Looked up on PyPI when it was written here."""
 
-_PATTERNS = ("*.md", ".github/**/*.*", "docs/**/*.md", "examples/**/*.md", "core/**/*.py", "backends/**/*.py")
-SOURCES = {str(path.relative_to(ROOT)): path for pattern in _PATTERNS for path in sorted(ROOT.glob(pattern))}
-_JOINT = re.compile(r'"\s*\n\s*f?"')  # between two parts of one text in a program
-_PART = r"[^\s,;:()`'\"#]+"
-_COMMAND = re.compile(rf"pip3? install((?:[ ]+(?:'[^']*'|\"[^\"]*\"|{_PART}(?::{_PART})*))+)")
-_WORD = re.compile(r"'[^']*'|\"[^\"]*\"|\S+")
+LIGHTNINGS = ("lightning", "pytorch-lightning")
+MALICIOUS = ("2.6.2", "2.6.3")
+
+UNKNOWN = "{}"
+"""Stands for a part of a text that is known at run time only."""
+
+_MOST_READINGS = 64
+_JINJA = re.compile(r"\$?\{\{.*?\}\}")
+_SHELL = re.compile(r"\$\(\w+\)|\$\{\w+\}|\$\w+")
+_FENCE = re.compile(r"^ *```(?P<kind>\w*)[^\n]*\n(?P<body>.*?)^ *```$", flags=re.M | re.S)
+_PART = r"[^\s,;:()`'\"#&|<>]+"
+_OPERATORS = r"(?:[<>]=?[^\s,;:()`'\"#&|<>]+)?"
+_WORD = rf"'[^']*'|\"[^\"]*\"|{_PART}(?::{_PART})*{_OPERATORS}"
+_COMMAND = re.compile(
+    r"(?<![\w-])(?:pip[\d.]*|pipx|uv|poetry|conda)(?: +(?:pip|tool|-\S+(?: +\{\})?))* +(?:install|add|download)\b"
+    rf"(?! +(?:the|it)\b)(?P<words>(?: +(?:{_WORD}))*)"
+)
+_OURS_IN_PROSE = re.compile(r"\b(?:re)?(?:install|upgrade) +[`'\"]*northbridge(?:-npu|-xpu)?(?![\w-])")
+_WITH_A_PLACE = ("--index-url", "--extra-index-url", "--target", "--group", "-c", "-r", "-e", "-d", "-t", "--python")
+_PLACE = re.compile(r"[./]|git\+|file:|https?:|…|.*\.whl\b")
 
 
-def read(path: Path) -> str:
-    return _JOINT.sub("", path.read_text()) if path.suffix == ".py" else path.read_text()
+# --- Reading
 
 
-def named(text: str) -> list[str]:
-    """Return what each ``pip install`` of a text names; options, folders and addresses are left out."""
-    found: list[str] = []
-    for command in _COMMAND.finditer(text):
-        words = [word.strip("'\"") for word in _WORD.findall(command[1])]
-        for before, word in zip(["", *words], words, strict=False):
-            if not word.startswith(("-", ".", "/", "git+")) and before not in ("--index-url", "--group"):
-                found.append(canonicalize_name(Requirement(word).name))
-    return found
+def readings(name: str, text: str) -> Iterator[str]:
+    """Yield each text of the file ``name`` in which a command may stand, as one line."""
+    name = name.removesuffix(".jinja")
+    if name.endswith(".py"):
+        yield from of_python(_JINJA.sub("JINJA", text))
+        return
+    text = _SHELL.sub(UNKNOWN, _JINJA.sub(UNKNOWN, text))
+    if not name.endswith(".md"):
+        yield from of_lines(text)
+        return
+    for fence in _FENCE.finditer(text):
+        kind, body = fence["kind"], fence["body"]
+        yield from [" ".join(body.split())] if kind in ("", "text") else of_lines(body)
+    for paragraph in _FENCE.sub("\n\n", text).split("\n\n"):
+        yield " ".join(paragraph.split())
 
 
-PIP = [name for name, path in SOURCES.items() if "pip install" in read(path)]
+def of_lines(text: str) -> Iterator[str]:
+    yield from re.sub(r"(?:\\|(?<=install))\n", " ", text).splitlines()
 
 
-@pytest.mark.parametrize("source", PIP)
-def test_pip_is_given_names_that_are_on_the_index(source: str) -> None:
-    assert set(named(read(SOURCES[source]))) <= ON_INDEX
+def of_python(source: str) -> Iterator[str]:
+    tree = ast.parse(source)
+    known = {
+        node.targets[0].id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.List | ast.Tuple | ast.Call):
+            parts = node.args if isinstance(node, ast.Call) else node.elts
+            yield from (" ".join(words) for words in _choices([_as_words(part, known) for part in parts]))
+        elif isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp):
+            yield from (" ".join(text.split()) for text in _texts(node, known))
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    yield " ".join(each.string.lstrip("# ") for each in tokens if each.type == tokenize.COMMENT)
 
 
-def test_a_name_that_is_not_on_the_index_is_found() -> None:
-    assert named('`pip install lightning "northbridge[lightning]>=1" ./here --index-url https://x.y torch-acme`') == [
-        "lightning",
-        "northbridge",
-        "torch-acme",
-    ]
+def _as_words(node: ast.expr, known: dict[str, str]) -> list[str]:
+    # A list's part that is unknown is no word: it may be any number of them.
+    texts = [text for text in _texts(node, known) if text != UNKNOWN]
+    return [f'"{text}"' if " " in text else text for text in texts] or [""]
 
 
-def test_the_extras_bring_what_is_on_the_index() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+def _texts(node: ast.AST, known: dict[str, str]) -> list[str]:
+    """Return each text that an expression may be, as far as its constants tell."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.Name(id=name) if name in known:
+            return [known[name]]
+        case ast.JoinedStr(values=values):
+            return ["".join(parts) for parts in _choices([_texts(value, known) for value in values])]
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            return ["".join(parts) for parts in _choices([_texts(left, known), _texts(right, known)])]
+        case ast.FormattedValue(value=ast.Name() as value):
+            return _texts(value, known)
+        case ast.FormattedValue(value=value):
+            inside = (each.value for each in ast.walk(value) if isinstance(each, ast.Constant))
+            return [*(each for each in inside if isinstance(each, str)), UNKNOWN]
+    return [UNKNOWN]
+
+
+def _choices(parts: list[list[str]]) -> Iterator[tuple[str, ...]]:
+    return itertools.islice(itertools.product(*parts), _MOST_READINGS)
+
+
+# --- Judging
+
+
+def faults(line: str) -> Iterator[str]:
+    """Yield what a line installs from the index that is not there, not ours to name, or malicious."""
+    for command in _COMMAND.finditer(line):
+        words = [word.strip("'\"") for word in re.findall(_WORD, command["words"])]
+        named = [
+            word
+            for before, word in zip(["", *words], words, strict=False)
+            if not word.startswith("-") and before not in _WITH_A_PLACE and not _PLACE.match(word)
+        ]
+        found = [fault for word in named if (fault := fault_of(word))]
+        brought = {canonicalize_name(re.split(r"[^\w.-]", word)[0]) for word in named}
+        if "lightning" in brought and "pytorch-lightning" not in brought and "--no-deps" not in words:
+            found.append("lightning brings any pytorch-lightning")
+        yield from (f"{command[0].strip()!r}: {each}" for each in found)
+    yield from (f"{each[0]!r}: no place" for each in _OURS_IN_PROSE.finditer(line))
+
+
+def fault_of(word: str) -> str:
+    """Return what is wrong with one requirement; empty if nothing is."""
+    known = re.sub(r"(?<=[=<>~])\{\}", "0", word).partition(UNKNOWN)[0]
+    try:
+        wanted = Requirement(known)
+    except InvalidRequirement:
+        return f"{word!r} is not a requirement"
+    name = canonicalize_name(wanted.name)
+    if wanted.url is None and name not in ON_INDEX:
+        return f"{name} is not on the index"
+    return "" if name not in LIGHTNINGS or is_bounded(wanted) else f"{word!r} has no bounds"
+
+
+def is_bounded(wanted: Requirement) -> bool:
+    return not any(map(wanted.specifier.contains, (*MALICIOUS, "2.3.3", "2.8.0")))
+
+
+def tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    # This file shows bad lines, and a link's text is another file's.
+    return [each for each in listed.split("\0") if each and (ROOT / each).is_file() and ROOT / each != Path(__file__)]
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(errors="replace")
+
+
+def test_every_install_line_has_a_place_or_a_name_on_the_index() -> None:
+    texts = {name: text for name in tracked() if re.search(r"install|download|upgrade", text := read(name))}
+
+    found = {(name, fault) for name, text in texts.items() for line in readings(name, text) for fault in faults(line)}
+
+    assert sorted(found) == []
+    assert {"Makefile", "README.md", "docs/install.md", "examples/template/copier.yml", ".ci/run"} <= texts.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "fault"),
+    [
+        ("a.md", "Say `pip install\nnorthbridge[float8]`.", "northbridge is not on the index"),
+        ("a.md", "```text\nFix: pip install\nnorthbridge-npu\n```", "northbridge-npu is not on the index"),
+        ("a.sh", "pip install -q \\\n  torch-acme", "torch-acme is not on the index"),
+        ("a.yml", "- run: venv/bin/pip install northbridge", "northbridge is not on the index"),
+        ("a.yml.jinja", "pip install {{ name }}", "'{}' is not a requirement"),
+        ("a.yml.jinja", "pip install northbridge-{{ name }}", "is not"),
+        (
+            "a.py",
+            "x = f\"Fix: {'Python, and pip' if x else 'pip'} install northbridge[float8]\"",
+            "northbridge is",
+        ),
+        ("a.py", 'x = ("Fix: pip install"\n    " northbridge")', "northbridge is not on the index"),
+        ("a.py", 'N = "northbridge"\nx = f"pip install {N}-npu"', "northbridge-npu is not on the index"),
+        ("a.py", 'run([python, "-m", "pip", "install", *options, "northbridge"])', "northbridge is not on the index"),
+        ("a.py", "# pip install\n# northbridge", "northbridge is not on the index"),
+        ("a.py", 'x = "Fix: install northbridge-npu"', "no place"),
+        ("Makefile", "\tpip install lightning", "'lightning' has no bounds"),
+        ("a.md", "    pip install 'lightning>=2.4,<2.8'", "has no bounds"),
+        ("a.md", "`pip install 'lightning>=2.4,!=2.6.2,!=2.6.3,<2.8'`", "brings any pytorch-lightning"),
+    ],
+)
+def test_a_bad_line_is_found(name: str, text: str, fault: str) -> None:
+    found = [each for line in readings(name, text) for each in faults(line)]
+
+    assert any(fault in each for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.md", "`pip install '.[lightning]' ./backends/npu --index-url https://x.y torch`, or `pip install` nothing"),
+        ("a.yml", "- run: pip install torch${{ matrix.torch && format('=={0}', matrix.torch) }} -e ."),
+        ("a.py", 'x = f"Fix: in a clone of Northbridge, pip install ./backends/{name}"'),
+        ("a.py", 'run([python, "-m", "pip", "install", f"lightning=={x}", f"pytorch-lightning=={x}", *more])'),
+        ("a.md", "Northbridge, once installed, and `northbridge list`"),
+    ],
+)
+def test_a_good_line_passes(name: str, text: str) -> None:
+    assert [each for line in readings(name, text) for each in faults(line)] == []
+
+
+# --- What metadata requires
+
+
+def required(description: str) -> Iterator[Requirement]:
+    told = tomllib.loads(_JINJA.sub("jinja", description))
+    project = told.get("project", {})
+    lists = [told.get("build-system", {}).get("requires", []), project.get("dependencies", [])]
+    lists += [*project.get("optional-dependencies", {}).values(), *told.get("dependency-groups", {}).values()]
+    yield from (Requirement(each) for group in lists for each in group if isinstance(each, str))
+
+
+def test_no_metadata_requires_a_name_of_ours_or_an_unbounded_lightning() -> None:
+    names = [name for name in tracked() if re.search(r"(^|/)pyproject\.toml(\.jinja)?$", name)]
+    pages = [fence["body"] for name in tracked() if name.endswith(".md") for fence in _FENCE.finditer(read(name))]
+    texts = [*map(read, names), *(body for body in pages if "\n[project]\n" in f"\n{body}")]
+
+    found = [each for text in texts for each in required(text)]
+
+    assert len(names) > 8
+    assert not [each for each in found if canonicalize_name(each.name).startswith("northbridge")]
+    assert not [each for each in found if canonicalize_name(each.name) in LIGHTNINGS and not is_bounded(each)]
+
+
+def test_both_extras_bound_both_lightnings() -> None:
+    extras = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
     brought = {canonicalize_name(Requirement(each).name) for extra in extras.values() for each in extra}
 
-    assert brought - {"northbridge"} <= ON_INDEX
+    assert brought <= ON_INDEX
+    for name in (*LIGHTNINGS, "conformance"):
+        assert set(LIGHTNINGS) <= {Requirement(each).name for each in extras[name]}

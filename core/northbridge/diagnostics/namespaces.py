@@ -209,7 +209,7 @@ def _why_nothing_ran() -> str:
         return f"{variable}={value} keeps torch from starting Northbridge: {by_hand}, or unset the variable"
     if _is_torch_too_old():
         return f"torch {version('torch')} starts nothing by itself: {by_hand}, or upgrade to torch 2.5 or later"
-    return f"torch's autoload was off while torch was imported: {by_hand}, or reinstall northbridge"
+    return f"torch's autoload was off while torch was imported: {by_hand}, or reinstall Northbridge"
 
 
 def _is_torch_too_old() -> bool:

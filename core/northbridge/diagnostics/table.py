@@ -29,10 +29,6 @@ _STYLES = {
 }
 _COLUMNS = ("backend", "version", "distribution", "status", "loadable", "devices", "simulated")
 _NO_BACKEND = "No backend is installed."
-_NO_LIGHTNING = (
-    "Lightning is not installed. Install it with pip install 'lightning>=2.4,<2.8' (lightning.pytorch and"
-    " lightning.fabric) or pip install 'pytorch-lightning>=2.4,<2.8' (pytorch_lightning and lightning_fabric)."
-)
 
 
 def show(found: Diagnosis) -> None:
@@ -63,7 +59,9 @@ def show_rows(console: Terminal, found: Diagnosis) -> None:
         console.print(_namespaces(namespaces))
         _print_reasons(console, namespaces)
     else:
-        console.print(Text(_NO_LIGHTNING, style="yellow"))
+        from northbridge.lightning.versions import INSTALL
+
+        console.print(Text(f"Lightning is not installed. Fix: {INSTALL}", style="yellow"))
 
 
 def _backends(rows: Sequence[BackendRow], width: int) -> Table:

@@ -59,7 +59,9 @@ def _train(
 ) -> SelfTest:
     name, simulated = report.states.name, bool(report.states.simulated)
     if namespace is None:
-        return SelfTest(cards, "", simulated, reason="no Lightning is served here; pip install 'lightning>=2.4,<2.8'")
+        from northbridge.lightning.versions import INSTALL
+
+        return SelfTest(cards, "", simulated, reason=f"no Lightning is served here. Fix: {INSTALL}")
     stages = {
         "load": Stage(f"loading {namespace.name} and the software", load_seconds, "check the driver"),
         "train": Stage(f"training on {cards} card{'s' * (cards > 1)}", TRAIN_SECONDS, _PATIENCE),

@@ -64,7 +64,7 @@ def declare(plugin: Plugin) -> Backend:
     if backend.api != API_VERSION:
         raise PluginAPIError(
             f"backend {plugin.name!r} ({plugin}) needs plugin API {backend.api}, not {API_VERSION}. Fix:"
-            f" upgrade {'northbridge' if backend.api > API_VERSION else plugin.distribution}",
+            f" upgrade {'Northbridge' if backend.api > API_VERSION else plugin.distribution}",
             backend=plugin.name,
         )
     if backend.name != plugin.name:

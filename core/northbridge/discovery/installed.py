@@ -126,12 +126,12 @@ def find(name: str) -> Plugin:
 
 def say_not_installed(name: str) -> str:
     """Return a message that no backend is called ``name``: with the names that exist, and what to install."""
-    separate = {plugin.name: plugin.module.replace("_", "-") for plugin in announced(SEPARATE)}
+    separate = {plugin.name for plugin in announced(SEPARATE)}
     # A narrow cutoff: a three-letter name with one other letter is another vendor's chip, not a misspelling.
     near = difflib.get_close_matches(name.lower(), [*names(), *separate], n=1, cutoff=0.75)
     hint = f"Did you mean {near[0]!r}?" if near else "`northbridge list` says more"
     if name in separate:
-        hint = f"Fix: install {separate[name]}"
+        hint = f"Fix: in a clone of Northbridge, pip install ./backends/{name}"
     return f"no backend {name!r} is installed; found {', '.join(names()) or 'none'}. {hint}"
 
 

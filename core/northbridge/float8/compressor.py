@@ -48,7 +48,7 @@ def reject_missing_library(asked: str) -> str:
     except PackageNotFoundError as error:
         old = sys.version_info < (3, 11)
         why = f"which needs Python 3.11, and this is {sys.version.split()[0]}" if old else "which is not installed"
-        fix = f"{'a newer Python, and pip' if old else 'pip'} install northbridge[float8]"
+        fix = f"{'install Python 3.11 or later, and then ' * old}pip install {DISTRIBUTION}"
         raise UnsupportedError(f"{asked} needs {DISTRIBUTION}, {why}. Fix: {fix}", capability="float8") from error
 
 

@@ -114,7 +114,7 @@ COMBINATIONS = (
 
 @cache
 def classes(namespace: Namespace) -> Classes:
-    """Return the classes for ``namespace``; its Lightning must be importable, and is not imported if it is malicious."""
+    """Return the classes for ``namespace``; its Lightning must be importable, and no malicious one installed."""
     if reason := reason_against_uploads():
         raise UnsupportedError(f"{namespace.name} is not used: {reason}", capability="lightning")
     rows = [row for row in COMBINATIONS if namespace.host in row.hosts]

@@ -18,6 +18,9 @@ NEWEST_TESTED = Version("2.6.6")
 MALICIOUS = frozenset({Version("2.6.2"), Version("2.6.3")})
 """Malicious uploads (GHSA-w37p-236h-pfx3); Northbridge does not touch them. Lightning's repository said 2.6.2, too."""
 
+INSTALL = "pip install 'lightning>=2.4,!=2.6.2,!=2.6.3,<2.8' 'pytorch-lightning>=2.4,!=2.6.2,!=2.6.3,<2.8'"
+"""The command that installs a supported Lightning. It names both: lightning 2.6.6 requires any pytorch-lightning."""
+
 DISTRIBUTIONS = tuple(dict.fromkeys(name for each in NAMESPACES.values() for name in each.distributions))
 """Every distribution that contains a namespace of Lightning."""
 
@@ -25,7 +28,7 @@ DISTRIBUTIONS = tuple(dict.fromkeys(name for each in NAMESPACES.values() for nam
 def reason_against_uploads(distributions: Iterable[str] = DISTRIBUTIONS) -> str | None:
     """Return the reason why Lightning must not even be imported: an installed malicious upload; None if there is none.
 
-    One spoils the others' namespaces too: lightning 2.6.6 brings any pytorch-lightning with it.
+    One spoils every namespace: lightning 2.6.6 requires pytorch-lightning without a version.
     """
     for name in distributions:
         found = _installed(name)

@@ -11,6 +11,8 @@ import pytest
 from tests.core.command import beside, flowing, northbridge, row
 from tests.core.conftest import Site
 
+from northbridge.lightning.versions import INSTALL
+
 
 def test_each_namespace_is_registered(tmp_path: Path) -> None:
     run = northbridge(Site((), tmp_path), "list", "--json")
@@ -52,8 +54,7 @@ def test_where_northbridge_is_off_it_says_so(tmp_path: Path) -> None:
 def test_where_there_is_none_it_says_what_to_install(without_lightning: Site) -> None:
     run = northbridge(without_lightning, "list")
 
-    assert "pip install 'lightning>=2.4,<2.8'" in flowing(run.stdout)
-    assert "pip install 'pytorch-lightning>=2.4,<2.8'" in flowing(run.stdout)
+    assert f"Lightning is not installed. Fix: {INSTALL}" in flowing(run.stdout)
     assert run.returncode == 0
 
 

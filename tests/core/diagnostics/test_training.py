@@ -16,6 +16,7 @@ from northbridge.diagnostics import training
 from northbridge.diagnostics.backends import BackendReport, BackendRow
 from northbridge.diagnostics.training import SelfTest, train
 from northbridge.lightning.namespaces import NAMESPACES
+from northbridge.lightning.versions import INSTALL
 from northbridge.processes.child import Reply, Stage
 from northbridge.processes.queue import Queue
 
@@ -127,7 +128,4 @@ def test_a_training_fails_for_a_reason(reply: Reply, reason: str) -> None:
 
 
 def test_without_lightning_it_says_what_to_install() -> None:
-    assert reasons(Reply(PASSED), namespace="none") == [
-        "no Lightning is served here; pip install 'lightning>=2.4,<2.8'",
-        "no Lightning is served here; pip install 'lightning>=2.4,<2.8'",
-    ]
+    assert reasons(Reply(PASSED), namespace="none") == [f"no Lightning is served here. Fix: {INSTALL}"] * 2

@@ -90,7 +90,7 @@ BROKEN: dict[str, tuple[type[northbridge.BackendError], str]] = {
     ),
     "newer_api": (
         northbridge.PluginAPIError,
-        ("backend 'newer_api' (northbridge-newer-api 1.2.3) needs plugin API 2, not 1. Fix: upgrade northbridge"),
+        ("backend 'newer_api' (northbridge-newer-api 1.2.3) needs plugin API 2, not 1. Fix: upgrade Northbridge"),
     ),
     "older_api": (
         northbridge.PluginAPIError,

@@ -175,7 +175,8 @@ class TestANameThatCannotBeHad:
             northbridge.get("quarz")
 
         assert str(caught.value) == (
-            f"no backend 'quartz' is installed; found {', '.join(names())}. Fix: install northbridge-quartz-one"
+            f"no backend 'quartz' is installed; found {', '.join(names())}. Fix: in a clone of"
+            " Northbridge, pip install ./backends/quartz"
         )
 
     def test_if_nothing_is_installed_that_is_said(self, nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> None:

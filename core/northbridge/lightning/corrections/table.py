@@ -340,7 +340,7 @@ def reason_against(namespace: Namespace, *, command: bool = False) -> str | None
     wrong = [each for row in _rows(namespace, command=command) if (each := _mismatch(namespace, row)) is not None]
     if wrong:
         found = "; ".join(wrong)
-        return f"version {namespace.version} differs from what Northbridge knows: {found}. Fix: upgrade northbridge"
+        return f"version {namespace.version} differs from what Northbridge knows: {found}. Fix: upgrade Northbridge"
     return None
 
 

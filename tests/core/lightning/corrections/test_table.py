@@ -222,9 +222,9 @@ def test_row_without_a_match_leaves_the_namespace_alone(by_hand: Any) -> None:
     assert sorted(by_hand["warnings"]) == [
         (
             f"Northbridge leaves lightning.fabric alone; {alone}: _init_strategy takes ('self', 'strategy'), not"
-            " ('self',). Fix: upgrade northbridge"
+            " ('self',). Fix: upgrade Northbridge"
         ),
-        f"Northbridge leaves lightning.pytorch alone; {alone}: _log_device_info is gone. Fix: upgrade northbridge",
+        f"Northbridge leaves lightning.pytorch alone; {alone}: _log_device_info is gone. Fix: upgrade Northbridge",
     ]
     assert by_hand["names"] == {"lightning.fabric": False, "lightning.pytorch": False, "pytorch_lightning": True}
     assert not [key for key in by_hand["replaced"] if key[0].startswith("lightning.")]

@@ -44,7 +44,7 @@ def test_a_missing_library_is_refused_with_the_pip_line(build: Build) -> None:
         build(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Inference("measure", "measured"))
 
     assert str(caught.value) == (
-        "Float8Inference() needs neural-compressor-pt, which is not installed. Fix: pip install northbridge[float8]"
+        "Float8Inference() needs neural-compressor-pt, which is not installed. Fix: pip install neural-compressor-pt"
     )
 
 
