@@ -5,18 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 from northbridge.conformance.report.pages.html import render_page
-from northbridge.conformance.report.report import Report
+from northbridge.conformance.report.report import CHANGED, Report
 
 
 def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
-    """Put the page in the place of the report; MkDocs calls it when it has found the files."""
+    """Put the page in the place of the report; MkDocs calls it when it has found the files.
+
+    Raises ``PluginError``, which ends the build, if the report was changed after the suite wrote it.
+    """
     report = files.get_file_from_path("shown/report.json")
     assert report is not None
     assert report.abs_src_path is not None
     files.remove(report)
-    page = render_page(Report.read(Path(report.abs_src_path)))
-    files.append(File.generated(config, "shown/report.html", content=page))
+    read = Report.read(Path(report.abs_src_path))
+    if read.is_changed:
+        raise PluginError(f"{report.abs_src_path}: {CHANGED}. Fix: make shown")
+    files.append(File.generated(config, "shown/report.html", content=render_page(read)))
     return files

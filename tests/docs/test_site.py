@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 import zlib
 from pathlib import Path
 
 import pytest
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
 from tests.docs.page import ROOT
 
 import northbridge
@@ -36,6 +40,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_builds_with_no_broken_link(site: Path) -> None:
     assert (site / "index.html").is_file()
     assert (site / "errors" / "index.html").is_file()
+
+
+def test_a_report_that_was_changed_stops_the_build(tmp_path: Path) -> None:
+    """Its page would say not to trust it."""
+    (tmp_path / "shown").mkdir()
+    report = (ROOT / "docs" / "shown" / "report.json").read_text()
+    (tmp_path / "shown" / "report.json").write_text(report.replace("/test_", "/tested_", 1))
+    files = Files([File("shown/report.json", str(tmp_path), str(tmp_path), use_directory_urls=True)])
+    hook = runpy.run_path(str(ROOT / "docs" / "scripts" / "report_page.py"))
+
+    with pytest.raises(PluginError, match=r"report\.json: its digest does not match its content: .* Fix: make shown"):
+        hook["on_files"](files, config=MkDocsConfig())
 
 
 def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
