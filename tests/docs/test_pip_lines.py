@@ -108,7 +108,7 @@ def of_python(source: str) -> Iterator[str]:
 
 
 def _as_words(node: ast.expr, known: dict[str, str]) -> list[str]:
-    # A list's part that is unknown is no word: it may be any number of them.
+    # An unknown part of a list may be any number of words.
     texts = [text for text in _texts(node, known) if text != UNKNOWN]
     return [f'"{text}"' if " " in text else text for text in texts] or [""]
 
@@ -247,7 +247,7 @@ def required(description: str) -> Iterator[Requirement]:
     yield from (Requirement(each) for group in lists for each in group if isinstance(each, str))
 
 
-def test_no_metadata_requires_a_name_of_ours_or_an_unbounded_lightning() -> None:
+def test_metadata_requires_no_name_of_ours() -> None:
     names = [name for name in tracked() if re.search(r"(^|/)pyproject\.toml(\.jinja)?$", name)]
     pages = [fence["body"] for name in tracked() if name.endswith(".md") for fence in _FENCE.finditer(read(name))]
     texts = [*map(read, names), *(body for body in pages if "\n[project]\n" in f"\n{body}")]
