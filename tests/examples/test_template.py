@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import ast
+import keyword
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch.distributed
+from copier import run_copy
 from tests.core.conftest import TEMPLATE, copy_template
 from tests.forks.suite import forking
 
 from northbridge.conformance.report.report import Report
 from northbridge.discovery.installed import LIGHTNING_NAMES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]  # Python 3.10 alone has it
 
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
 
@@ -80,15 +90,64 @@ def test_made_code_is_formatted_and_checked(made: Path) -> None:
     _ran(sys.executable, "-m", "ruff", "check", "--select=F,I,RUF", ".", folder=made)
 
 
-@pytest.mark.parametrize(("name", "said"), [("cuda", "Lightning has a cuda"), ("Granite-1", "Use lower-case letters")])
-def test_bad_name_is_refused_before_anything_is_made(name: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match=said):
-        copy_template(tmp_path / "made", name)
+BACKENDS = tuple((TEMPLATE.parents[1] / "backends").glob("*/northbridge_*"))
+LETTERS, LINE = "Use lower-case letters a to z, digits", "Write one line without double quotes and backslashes"
+PACKAGE = "Write the top-level package, as Python imports it"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"name": "Granite-1"}, LETTERS),
+        ({"name": "é"}, LETTERS),
+        ({"name": "granite_"}, LETTERS),
+        ({"name": "granite\n"}, LETTERS),
+        ({"name": "class"}, "Python has the word class; use another name"),
+        ({"name": "none"}, "Python has the word none; use another name"),
+        ({"name": "sdaa"}, "Northbridge has the word sdaa; use another name"),
+        ({"name": "cuda"}, "Lightning has the word cuda; use another name"),
+        ({"name": "xla"}, "torch has the word xla; use another name"),
+        ({"chip": 'Acme "One"'}, LINE),
+        ({"chip": "a\\b"}, LINE),
+        ({"chip": "a\nb"}, LINE),
+        ({"chip": "a\u2028b"}, LINE),
+        ({"chip": '"""'}, LINE),
+        ({"chip": " "}, LINE),
+        ({"package": "class"}, PACKAGE),
+        ({"package": 'x"'}, PACKAGE),
+        ({"package": "torch"}, "torch is not a vendor's; write the vendor's package"),
+        ({"collective": 'x"'}, LETTERS),
+        ({"collective": "nccl"}, "torch.distributed has the word nccl; use another name"),
+    ],
+)
+def test_an_answer_that_would_break_a_file_is_refused(answer: dict[str, str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        run_copy(str(TEMPLATE), tmp_path / "made", data={"name": "granite", **answer}, defaults=True, quiet=True)
 
     assert not (tmp_path / "made").exists()
 
 
-def test_template_knows_the_names_of_lightning() -> None:
-    (line,) = [each for each in (TEMPLATE / "copier.yml").read_text().splitlines() if "name in [" in each]
+def test_other_signs_of_a_chips_name_stay_as_they_are(tmp_path: Path) -> None:
+    chip = "It's {the} Böse #1: $x, `y` & {{ name }}"
 
-    assert {word for word in line.split('"') if word.isidentifier()} == LIGHTNING_NAMES
+    run_copy(str(TEMPLATE), tmp_path, data={"name": "granite", "chip": chip}, defaults=True, quiet=True)
+
+    package = tmp_path / "northbridge_granite"
+    assert {ast.get_docstring(ast.parse(each.read_text())) is not None for each in package.rglob("*.py")} == {True}
+    assert tomllib.loads((package / "simulated" / "device.toml").read_text())["device"]["label"] == chip
+    assert tomllib.loads((package / "contract.toml").read_text())["vendor"] == chip
+    assert tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["description"].startswith(chip)
+
+
+def test_template_knows_the_words_that_are_taken(tmp_path: Path) -> None:
+    asked = run_copy(str(TEMPLATE), tmp_path, data={"name": "granite"}, defaults=True, quiet=True, pretend=True)
+    taken = asked.answers.combined["taken"]
+    with pytest.raises(RuntimeError) as told:
+        torch.device("granite")
+    (types,) = re.findall(r"Expected one of (.*) device type", str(told.value))
+
+    assert set(taken["Lightning"]) == LIGHTNING_NAMES
+    assert {f"northbridge_{name}" for name in taken["Northbridge"]} == {each.name for each in BACKENDS}
+    assert {*taken["torch"], *taken["Lightning"], *taken["Northbridge"]} >= set(types.split(", "))
+    assert set(taken["torch.distributed"]) >= set(torch.distributed.Backend.backend_list) - {"simccl"}
+    assert set(taken["Python"]) == {word.lower() for word in keyword.kwlist}
