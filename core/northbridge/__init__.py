@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from northbridge.processes.environment import (
         environment_at_start as environment_at_start,
         keep_environment as keep_environment,
+        may_compile as may_compile,
     )
     from northbridge.settings import Indices as Indices, Settings as Settings, VendorSettings as VendorSettings
     from northbridge.simulation import Simulation as Simulation
@@ -160,7 +161,7 @@ _HOMES = {
         "WeightsDisagreeError",
         "WrongDeviceError",
     ),
-    "northbridge.processes.environment": ("environment_at_start", "keep_environment"),
+    "northbridge.processes.environment": ("environment_at_start", "keep_environment", "may_compile"),
     "northbridge.discovery.device_users": ("device_users",),
     "northbridge.float8.engine": ("Float8Engine",),
     "northbridge.float8.torchao": ("TorchAO",),

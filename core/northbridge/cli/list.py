@@ -9,19 +9,21 @@ import typer
 
 from northbridge.cli.options import EXIT_CODES, LoadTimeout, spinner
 from northbridge.diagnostics import report
+from northbridge.processes.environment import compiling_nothing
 
 HELP = f"""List the installed backends, and whether Lightning knows them.
 
-Child processes, a few at a time, import each plugin, count its devices and load its software. Importing and counting
-may take NORTHBRIDGE_DETECT_TIMEOUT seconds each, 20 by default. Software that is compiled on first use takes minutes:
---load-timeout limits the time. Lightning is judged by its release and not imported; `northbridge doctor` imports it.
+Child processes, a few at a time, import each plugin, count its devices and load its software, and compile nothing. A
+process that counts may take NORTHBRIDGE_DETECT_TIMEOUT seconds, 20 by default, and one that got little CPU time three
+times as long in a second try. Lightning is judged by its release and not imported; `northbridge doctor` imports it.
 
 \b
 Status of a backend:
   ready        it loads, and its devices are here
   no hardware  this machine has no such device
-  no software  the plugin is installed, the vendor's software is not
+  no software  the plugin is installed; the vendor's software is not, or not yet compiled
   unsupported  it does not run on this machine, or with this torch
+  timed out    it took longer than the limit: the machine is busy, or the driver hangs
   broken       the reason stands below the table
   off          NORTHBRIDGE_DISABLE switches it off
 
@@ -40,7 +42,7 @@ def list_backends(
         found = report.read_metadata()
     else:
         report.choose(None)  # a wrong variable is an error before anything starts
-        with spinner(quiet=as_json) as tell:
+        with spinner(quiet=as_json) as tell, compiling_nothing():
             found = report.examine(load_seconds=load_timeout, tell=tell)
     if as_json:
         print(json.dumps(found.as_list(), indent=2))

@@ -12,7 +12,7 @@ import typer
 EXIT_CODES = """\b
 Exit codes:
   0  all well; missing hardware or software and disabled backends do not count as errors
-  1  torch or a backend is broken, or an installed namespace of Lightning cannot be served
+  1  torch or a backend is broken or timed out, or an installed namespace of Lightning cannot be served
   2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
 """
 
@@ -30,10 +30,7 @@ def spinner(*, quiet: bool) -> Iterator[Callable[[str, str], None]]:
 
     console = Terminal(stderr=True)
     if not (quiet or console.is_terminal):
-        print(
-            "northbridge: asking in child processes; software that is compiled on first use takes minutes",
-            file=sys.stderr,
-        )
+        print("northbridge: asking in child processes, which may take minutes", file=sys.stderr)
     doing: dict[str, str] = {}
     with console.status("starting") as status:
 

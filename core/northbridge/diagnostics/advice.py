@@ -43,6 +43,7 @@ def advise(found: Diagnosis) -> tuple[Advice, ...]:
 def _about_states(report: BackendReport, asked: str | None) -> Iterator[Advice]:
     levels: dict[str, AdviceLevel] = {
         "broken": "wrong",
+        "timed out": "wrong",
         "off": "wrong" if asked else "note",
         "no software": "software missing",
         "no hardware": "hardware missing",

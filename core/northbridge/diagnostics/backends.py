@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from northbridge.processes.child import Reply
 
 BackendStatus = Literal[
-    "ready", "no hardware", "no software", "other chip", "unsupported", "broken", "off", "not asked"
+    "ready", "no hardware", "no software", "other chip", "unsupported", "timed out", "broken", "off", "not asked"
 ]
 
 FINDING = "finding "
@@ -42,7 +42,7 @@ class BackendRow:
     @property
     def is_broken(self) -> bool:
         """True if something is wrong, other than missing hardware or software."""
-        return self.status == "broken"
+        return self.status in ("broken", "timed out")
 
 
 @dataclass(frozen=True)
@@ -179,6 +179,8 @@ def _judge(claim: Claimed, reply: Reply) -> tuple[BackendStatus, str]:
         return "other chip", error  # its software comes with torch on this machine: not broken
     if reply.facts.get("unsupported"):
         return "unsupported", error
+    if reply.facts.get("took_longer") or (reply.ending and reply.exit_code is None):
+        return "timed out", error
     if error:
         return "broken", error
     return "ready", torch_import.tell_of(reply.facts["package"]) if reply.facts.get("switches_off") else ""

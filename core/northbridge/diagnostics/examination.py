@@ -25,7 +25,7 @@ from northbridge.process_record import record
 from northbridge.processes.child import Reporter, Stage
 from northbridge.processes.endings import describe_error
 from northbridge.processes.environment import forget
-from northbridge.processes.question import ANSWERS
+from northbridge.processes.question import ANSWERS, PATIENCE, longest
 from northbridge.settings import CoreSettings
 
 if TYPE_CHECKING:
@@ -48,20 +48,19 @@ class Depth:
     @property
     def stages(self) -> dict[str, Stage]:
         """The child's stages, with the limits in seconds."""
-        limit = CoreSettings.read().detect_timeout
-        more = "check the driver, raise NORTHBRIDGE_DETECT_TIMEOUT"
+        limit = longest(CoreSettings.read().detect_timeout)
         compiling = "check the driver, raise --load-timeout if it is compiling"
         return {
-            "declare": Stage("importing its plugin", limit, more),
-            "environment": Stage("checking its environment", limit, more),
-            "detect": Stage("counting its devices", limit, more),
+            "declare": Stage("importing its plugin", limit, PATIENCE),
+            "environment": Stage("checking its environment", limit, PATIENCE),
+            "detect": Stage("counting its devices", limit, PATIENCE),
             "torch": torch_import.STAGE,
             "load": Stage("loading its software, which may be compiled first", self.load_seconds, compiling),
-            "machine": Stage("describing its machine", limit, more),
+            "machine": Stage("describing its machine", limit, PATIENCE),
             # The first touch may wait until the driver has set up the card.
-            "acquire": Stage("taking its first device", limit + 60.0, more),
+            "acquire": Stage("taking its first device", limit + 60.0, PATIENCE),
             # The limit of one line; the first that takes a card may wait until the driver has set it up.
-            "contract": Stage("checking its contract", limit + 60.0 * self.acquire, more),
+            "contract": Stage("checking its contract", limit + 60.0 * self.acquire, PATIENCE),
         }
 
 
@@ -149,6 +148,7 @@ def _problem(error: NorthbridgeError) -> dict[str, object]:
         "loadable": False,
         "error": str(error),
         "missing": isinstance(error, SoftwareMissingError),
+        "took_longer": getattr(error, "took_longer", False),
         "taken": isinstance(error, DeviceTypeTakenError),
         "unsupported": isinstance(error, UnsupportedError),
     }

@@ -19,6 +19,7 @@ _STYLES = {
     "ready": "green",
     "registered": "green",
     "broken": "red",
+    "timed out": "red",
     "malicious": "bold red",
     "left alone": "red",
     "not registered": "yellow",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeGuard
 
 from northbridge.backend import Backend
+from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get, is_declared
 from northbridge.discovery.installed import describe, names
 from northbridge.discovery.loaded import load
 from northbridge.errors import DetectionError, NorthbridgeError, SoftwareMissingError
 from northbridge.process_record import note
 from northbridge.processes.endings import describe_error
-from northbridge.processes.question import SILENCE, DetectedDevices, ask, remember
+from northbridge.processes.question import DetectedDevices, ask, longest, remember, took_longer_than
 from northbridge.settings import CoreSettings
 
 _hanging: dict[str, threading.Thread] = {}  # or done by now
@@ -39,33 +41,45 @@ def available() -> dict[str, int]:
 
 
 def detect(backend: Backend) -> int:
-    """Count the devices of ``backend``: by its bridge, or in a child process that loads its software.
+    """Count the devices of ``backend``: by its bridge, or by its software.
 
-    Raises :class:`DetectionError` if that raises, or outlasts the limit.
+    If this process has not loaded the software, a child process loads it and counts. Raises :class:`DetectionError` if
+    that raises, or outlasts the limit.
+    """
+    count = _call(backend, lambda: _count(backend))
+    if count is None:
+        count = count_in_child(backend)
+        _call(backend, lambda: backend.bridge.check_count(count))
+    return count
 
-    A vendor's own ``detect()`` runs in this process and must not block ``Trainer()``, so a thread waits for it. While
-    it hangs, it is not called again.
+
+def _call(backend: Backend, call: Callable[[], object]) -> int | None:
+    """Return the result of ``call``, a count or None, with what it raises as an error of Northbridge.
+
+    It runs a vendor's code in this process, which must not block ``Trainer()``, so a thread waits for it. While it
+    hangs, it is not called again.
     """
     name, limit = backend.name, CoreSettings.read().detect_timeout
     outcome: list[object] = []
 
     def ask() -> None:
         try:
-            outcome.append(_count(backend))
+            outcome.append(call())
         except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
             outcome.append(error)
 
     if name not in _hanging or not _hanging[name].is_alive():
         thread = threading.Thread(target=ask, name=f"detect {name}", daemon=True)
         thread.start()
-        thread.join(limit + 1.0)
+        thread.join(limit)
         _hanging[name] = thread
     if not outcome:
-        raise DetectionError(f"{describe(name)}: detect() {SILENCE.format(limit=limit, name=name)}", backend=name)
+        spent = took_longer_than(limit, name=name)
+        raise DetectionError(f"{describe(name)}: detect() {spent}", backend=name, took_longer=True)
     (found,) = outcome
     if isinstance(found, NorthbridgeError):
         raise found
-    if _is_count(found):
+    if found is None or _is_count(found):
         return found
     happened = (
         f"raised {describe_error(found)}" if isinstance(found, BaseException) else f"returned {found!r}, not a count"
@@ -77,14 +91,16 @@ def detect(backend: Backend) -> int:
 
 
 def _count(backend: Backend) -> object:
-    bridge = backend.bridge
+    """Count the devices in this process; return None if a child has to."""
+    bridge, running = backend.bridge, loaded()
     count: object = bridge.detect()
     if count is None:
         if bridge.missing() is not None:
             count = 0
         else:
             bridge.check_environment()
-            count = count_in_child(backend)
+            if running is not None and running.name == backend.name:
+                count = running.device.count()
     if _is_count(count):
         bridge.check_count(count)
     return count
@@ -129,9 +145,9 @@ def candidate(name: str) -> DetectedDevices:
     """
     if is_declared(name):
         return look(name)
-    # The child may start a child of its own, which gets all of the detection's time. The rest is for its start.
-    limit = 2 * CoreSettings.read().detect_timeout + 5.0
-    found = ask(name, look, who=describe, key=f"{name} as a candidate", limit=limit)
+    # The child may start a child of its own, which has a second try.
+    limit = longest(CoreSettings.read().detect_timeout)
+    found = ask(name, look, who=describe, key=f"{name} as a candidate", limit=limit, again=False)
     if found["devices"] > 0:
         remember(name, {"devices": found["devices"]})  # the chosen backend is counted next
     return found

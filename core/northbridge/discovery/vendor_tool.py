@@ -26,7 +26,7 @@ def run_tool(name: str, *arguments: str, backend: str, limit_s: float = 10.0) ->
     except OSError as error:
         raise DetectionError(f"`{what}` could not be started: {error}", backend=backend) from error
     if code is None:
-        raise DetectionError(f"`{what}` did not answer in {limit_s:g} s. Fix: check the driver", backend=backend)
+        raise DetectionError(f"`{what}` took longer than {limit_s:g} s. Fix: check the driver", backend=backend)
     if code:
         raise DetectionError(
             f"`{what}` {describe_exit(code)} ({last_words(said) or 'no output'}). Fix: check the driver"

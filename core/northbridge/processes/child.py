@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any, NoReturn, Protocol
 
-from northbridge.processes.endings import describe_exit, kill_session, last_words
+from northbridge.processes.endings import cpu_seconds, describe_exit, kill_session, last_words
 from northbridge.processes.environment import python_command
 
 _DONE = "done"
@@ -55,6 +55,8 @@ class Reply:
     exit_code: int | None = None
     """None if it did not end in time."""
     last_words: str = ""
+    cpu_s: float = 0.0
+    """The CPU time of a child that did not end in time, and of its children."""
 
 
 class Process(Protocol):
@@ -103,7 +105,7 @@ def ask(
             assert child.stdin is not None
             with suppress(BrokenPipeError):
                 child.stdin.write(word)
-            exit_code = None
+            exit_code, cpu_s = None, 0.0
             while True:
                 tell(stage.doing)
                 until = time.monotonic() + stage.limit + grace_s
@@ -114,6 +116,7 @@ def ask(
                         raise Stopped
                     exit_code = child.poll()
                 if report is None:
+                    cpu_s = cpu_seconds(child.pid) if exit_code is None else 0.0
                     break
                 name, found = report
                 facts |= found
@@ -124,10 +127,10 @@ def ask(
             words = last_words(complained.read())
     where = f"while {stage.doing}" + (f" ({words})" if words else "")
     if exit_code is None:
-        ending = f"did not answer within {stage.limit:g} s {where}. Fix: {stage.patience}"
+        ending = f"took longer than {stage.limit:g} s {where}. Fix: {stage.patience}"
     else:
         ending = f"{describe_exit(exit_code)} {where}. Fix: match it to this torch and driver"
-    return Reply(facts, ending, name, exit_code, words)
+    return Reply(facts, ending, name, exit_code, words, cpu_s)
 
 
 def run(command: list[str], *, limit_s: float, environ: Mapping[str, str]) -> tuple[int | None, bytes]:

@@ -74,6 +74,21 @@ def state_of(process: int, ticks: int | None, machine: str) -> State:
     return "stopped" if fields[0] in "Tt" else "running"
 
 
+def cpu_seconds(process: int) -> float:
+    """Return the CPU time of ``process``, of its session and of their descendants; 0 if the system does not say."""
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return 0.0
+    table = {int(name): fields for name in names if name.isdigit() and (fields := _fields(int(name)))}
+    family, ticks = {process}, 0
+    for each, fields in sorted(table.items(), key=lambda item: int(item[1][19])):  # a parent starts before its children
+        if each == process or int(fields[3]) == process or int(fields[1]) in family:
+            family.add(each)
+            ticks += sum(map(int, fields[11:15]))  # those of its ended children too
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def _fields(process: int) -> list[str]:
     # After the command's name, which may contain anything: the state is the first field.
     try:

@@ -71,6 +71,25 @@ def children_listen() -> Iterator[None]:
         yield
 
 
+COMPILES = "_NORTHBRIDGE_COMPILES"
+
+
+def may_compile() -> bool:
+    """Return False if this process only looks at what is installed, as ``northbridge list`` does.
+
+    Software that is compiled on first use is then missing: ``Bridge.load()`` raises :class:`SoftwareMissingError`.
+    """
+    return os.environ.get(COMPILES) != "0"
+
+
+@contextmanager
+def compiling_nothing() -> Iterator[None]:
+    """Let :func:`may_compile` return False inside the ``with``, in this process and in those that it starts."""
+    with keep_environment([COMPILES]):
+        os.environ[COMPILES] = "0"
+        yield
+
+
 def python_command(code: str, *arguments: str) -> list[str]:
     """Return the command that runs ``code`` in a new Python process, with ``arguments`` in ``sys.argv[1:]``.
 

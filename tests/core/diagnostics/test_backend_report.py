@@ -181,7 +181,7 @@ def test_missing_software_is_told_in_the_bridges_words(write_plugin: Callable[[s
     ("deed", "told"),
     [
         ("crashes", "its process was killed by SIGSEGV while describing its machine. Fix: match it to this torch"),
-        ("hangs", "its process did not answer within 1 s while describing its machine. Fix: check the driver"),
+        ("hangs", "its process took longer than 4.25 s while describing its machine. Fix: try when"),
     ],
 )
 def test_a_machine_that_kills_who_asks_is_told(examine: Examine, deed: str, told: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.core.command import Completed, backend, beside, flowing, northbridge, row
 from tests.core.conftest import Install, Site
@@ -52,7 +54,7 @@ class TestAnEnvironmentWithOneOfEach:
         assert run.returncode == 1
 
     def test_redirected_output_is_told_that_it_lasts(self, run: Completed) -> None:
-        assert run.stderr.endswith("software that is compiled on first use takes minutes\n")
+        assert run.stderr.endswith("asking in child processes, which may take minutes\n")
         assert run.stderr.count("\n") == 1
 
 
@@ -68,3 +70,18 @@ def test_what_is_simply_not_there_is_no_error(install: Install, without_lightnin
     assert (hardware["status"], hardware["loadable"], hardware["devices"]) == ("no hardware", True, 0)
     assert hardware["reason"] == "this machine has no such device"
     assert run.returncode == 0
+
+
+def test_the_list_compiles_nothing(install: Install, tmp_path: Path) -> None:
+    """It says so of the simulated chip, also where the stand-ins of a vendor are imported with torch."""
+    run = northbridge(
+        install("acme"),
+        "list",
+        NORTHBRIDGE_CPU_SIM_CACHE=str(tmp_path / "cache"),
+        NORTHBRIDGE_DISABLE="hpu,npu,xpu",
+        NORTHBRIDGE_SIMULATE="sdaa",
+    )
+
+    assert [row(run.stdout, name)[3:5] for name in ("cpu_sim", "sdaa")] == [["no software", "no"]] * 2
+    assert flowing(run.stdout).count("the simulated chip is not compiled yet. Fix: use it, which compiles it") == 2
+    assert (run.returncode, list((tmp_path / "cache").iterdir())) == (0, [])

@@ -87,7 +87,7 @@ def test_a_training_that_hangs_is_given_up(install_here: Install, monkeypatch: p
 
     (one,) = in_children("contracted", "lightning.pytorch", 1)
 
-    assert one.reason.startswith("its process did not answer within 2 s while training on 1 card")
+    assert one.reason.startswith("its process took longer than 2 s while training on 1 card")
     assert one.reason.endswith(". Fix: check that no other process holds the cards, and that the ranks can connect")
 
 
@@ -118,8 +118,8 @@ def test_what_is_not_ready_is_not_tried() -> None:
         ),
         (Reply({"error": "OSError: no driver"}), "OSError: no driver"),
         (
-            Reply(ending="did not answer within 60 s while training on 2 cards; do the ranks not meet?"),
-            "its process did not answer within 60 s while training on 2 cards; do the ranks not meet?",
+            Reply(ending="took longer than 60 s while training on 2 cards; do the ranks not meet?"),
+            "its process took longer than 60 s while training on 2 cards; do the ranks not meet?",
         ),
     ],
 )

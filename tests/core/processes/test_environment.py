@@ -9,7 +9,14 @@ import pytest
 
 from northbridge import keep_environment
 from northbridge.processes import environment as given
-from northbridge.processes.environment import children_listen, forget, hand_down, handed_down
+from northbridge.processes.environment import (
+    children_listen,
+    compiling_nothing,
+    forget,
+    hand_down,
+    handed_down,
+    may_compile,
+)
 
 WORD = "_NORTHBRIDGE_TEST"
 
@@ -122,3 +129,10 @@ def test_a_word_that_is_forgotten_is_nobodys(monkeypatch: pytest.MonkeyPatch) ->
     forget(WORD)
 
     assert handed_down(WORD) is None
+
+
+def test_nothing_is_compiled_by_a_process_that_looks() -> None:
+    with compiling_nothing():
+        inside = may_compile()
+
+    assert (inside, may_compile()) == (False, True)

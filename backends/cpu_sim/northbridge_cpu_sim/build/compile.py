@@ -1,4 +1,4 @@
-"""Compilation of the chip, one at a time: its process, and its errors."""
+"""Compilation of the chip, one at a time for each key of the cache: its process, and its errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import ninja
@@ -26,7 +26,10 @@ REASON = "compiling the simulated chip, once per machine: half a minute on two f
 PATIENCE = 15 * 60
 """Time limit in seconds for waiting on another process that compiles."""
 
-_PRIVATE = "building-"
+QUIET = 2.0
+"""Seconds of waiting after which the user is told."""
+
+_PRIVATE = "building-{key}-"
 _ROOM = 128 * 2**20
 _LONGEST = 200  # characters of the compiler's first error
 
@@ -41,20 +44,21 @@ _CURES = (
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; wait for it up to :data:`PATIENCE`. Raises :class:`BuildError`.
+def locked(chip: Path) -> Iterator[None]:
+    """Hold the lock of the file ``chip``; wait for it up to :data:`PATIENCE`. Raises :class:`BuildError`.
 
     It is the system's lock and ends with its holder, so a killed build blocks no other.
     """
-    reject_foreign(folder / "lock")
-    lock = FileLock(str(folder / "lock"))
-    with writing(folder):
+    file = chip.with_suffix(".lock")
+    reject_foreign(file)
+    lock = FileLock(str(file))
+    with writing(chip.parent):
         try:
-            lock.acquire(timeout=PATIENCE)
+            _acquire(lock, file)
         except Timeout:
             raise BuildError(
-                f"another process has compiled for {PATIENCE // 60} minutes. Fix: end it (fuser {folder / 'lock'}),"
-                f" or set {VARIABLE}"
+                f"{_holder(file)} has compiled for {PATIENCE // 60} minutes. Fix: end it (fuser {file}), or set"
+                f" {VARIABLE}"
             ) from None
     try:
         yield
@@ -62,19 +66,35 @@ def locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def _acquire(lock: FileLock, file: Path) -> None:
+    try:
+        lock.acquire(timeout=min(QUIET, PATIENCE))
+    except Timeout:
+        with announced(f"waiting for {_holder(file)}, which compiles the simulated chip"):
+            lock.acquire(timeout=PATIENCE)
+
+
+def _holder(file: Path) -> str:
+    """Return "process 1234" for the one that has locked ``file``; "another process" if the system does not say."""
+    try:
+        found, lines = file.stat(), Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return "another process"
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    holders = [words[4] for words in map(str.split, lines) if words[1] == "FLOCK" and words[5] == place]
+    return f"process {holders[0]}" if holders else "another process"
+
+
 def compile_chip(name: str, recipe: Recipe, compiler: Compiler, *, chip: Path, log: Path) -> None:
     """Compile the sources of ``recipe`` to the extension ``name`` at ``chip``, completely or not at all.
 
-    The caller holds the lock of the folder that ``chip`` is in. Raises :class:`BuildError`; ``log`` then has all output
-    of the compiler.
+    The caller holds the lock of ``chip``. Raises :class:`BuildError`; ``log`` then has all output of the compiler.
     """
     folder = chip.parent
-    for leftover in folder.glob(f"{_PRIVATE}*"):
-        # An orphan of the killed build may still write there: files that remain now are removed next time.
-        shutil.rmtree(leftover, ignore_errors=True)
+    _remove_leftovers(folder, own=chip.stem)
     _check_room(folder)
     with writing(folder):
-        private = Path(tempfile.mkdtemp(prefix=_PRIVATE, dir=folder))
+        private = Path(tempfile.mkdtemp(prefix=_PRIVATE.format(key=chip.stem), dir=folder))
     try:
         with announced():
             succeeded = _run(name, recipe, compiler, private)
@@ -101,15 +121,28 @@ def failure(log: Path) -> BuildError:
     return BuildError(f"compiling the simulated chip failed: {first[:_LONGEST]}. Fix: {cure}; see {log}")
 
 
+def _remove_leftovers(folder: Path, *, own: str) -> None:
+    """Remove the folders of killed builds: those of the key ``own``, and of each key that is not being compiled."""
+    for leftover in folder.glob(_PRIVATE.format(key="*") + "*"):
+        key = leftover.name.split("-")[1]
+        lock = FileLock(str(folder / f"{key}.lock"))
+        try:
+            # An orphan of the killed build may still write there: files that remain now are removed next time.
+            with nullcontext() if key == own else lock.acquire(timeout=0):
+                shutil.rmtree(leftover, ignore_errors=True)
+        except (Timeout, OSError):
+            continue
+
+
 @contextmanager
-def announced() -> Iterator[None]:
+def announced(reason: str = REASON) -> Iterator[None]:
     """Tell the user why it takes a minute: with a spinner on a terminal, elsewhere in one line."""
     console = Console(stderr=True)
     if sys.stderr.isatty() and not console.is_dumb_terminal:
-        with console.status(REASON):
+        with console.status(reason):
             yield
     else:
-        print(REASON, file=sys.stderr, flush=True)
+        print(reason, file=sys.stderr, flush=True)
         yield
 
 

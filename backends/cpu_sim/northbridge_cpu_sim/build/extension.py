@@ -8,6 +8,7 @@ from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
 
+import northbridge
 from northbridge_cpu_sim.build import cache
 from northbridge_cpu_sim.build.compiler import find_compiler
 from northbridge_cpu_sim.build.host import check_host
@@ -30,7 +31,10 @@ def build(settings: SimSettings, recipe: Recipe) -> ModuleType:
 
 
 def locate(settings: SimSettings, recipe: Recipe) -> Path:
-    """Find the file of the compiled chip, or compile it. Raises :class:`BuildError`."""
+    """Find the file of the compiled chip, or compile it.
+
+    Raises :class:`BuildError`, and :class:`northbridge.SoftwareMissingError` where this process compiles nothing.
+    """
     check_host()
     compiler = find_compiler()
     folder = cache.open_folder(settings.cache)
@@ -38,13 +42,17 @@ def locate(settings: SimSettings, recipe: Recipe) -> Path:
     chip, log = folder / f"{key}.so", folder / f"{key}.log"
     if cache.is_whole(chip):
         return chip
+    if not northbridge.may_compile():
+        raise northbridge.SoftwareMissingError(
+            "the simulated chip is not compiled yet. Fix: use it, which compiles it in half a minute", backend="cpu_sim"
+        )
 
     # Imported only if the chip must be compiled.
     from northbridge_cpu_sim.build.compile import compile_chip, failure, locked
 
     cache.reject_foreign(log)
     before = _last_change(log)
-    with locked(folder):
+    with locked(chip):
         if cache.is_whole(chip):
             return chip
         if _last_change(log) not in (None, before):

@@ -22,8 +22,8 @@ from northbridge.processes.endings import describe_exit
 from northbridge.processes.environment import import_path
 from northbridge.processes.question import ANSWERS
 
-LIMIT_S = 90.0
-"""The limit for an answer; the default of ``detect`` gives a driver 20 seconds."""
+LIMIT_S = 150.0
+"""The limit for an answer; the detection of devices ends within 85 of these seconds."""
 
 ANSWER = str(Path(__file__).with_name("answer.py"))
 """The program of the process; its arguments are those of its :func:`main`."""
@@ -53,7 +53,7 @@ def ask(
 
     ``environ`` is added to the environment, and then ``user``: the user's variables. Raises :class:`AssertionError`
     with the output of the process if it ended without an answer, and :class:`HungError` with the stack of each
-    thread if it exceeded the limit.
+    thread if it exceeded the limit, or with Northbridge's error if the detection of devices exceeded its own.
     """
     variables = {**environ, **user}
     key = (question, arguments, tuple(sorted(variables.items())))
@@ -91,7 +91,10 @@ def ask_again(
         code = _wait(process, question, said, LIMIT_S if limit_s is None else limit_s)
         if not reply.exists():
             raise AssertionError(f"the process for {question} {describe_exit(code)}:\n{_end_of(said)}")
-        return Answer(json.loads(reply.read_text()), said.read_text(errors="replace"))
+        facts = json.loads(reply.read_text())
+        if "took longer" in facts:
+            raise HungError(f"{question}: {facts['took longer']}")
+        return Answer(facts, said.read_text(errors="replace"))
 
 
 def _wait(process: Process, question: str, said: Path, limit_s: float) -> int:

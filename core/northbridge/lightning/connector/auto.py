@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 from northbridge.discovery.installed import LIGHTNING_NAMES, find, names, reject_unknown_disabled
 from northbridge.discovery.present import candidate
-from northbridge.errors import AmbiguousAcceleratorError, NorthbridgeError
+from northbridge.errors import AmbiguousAcceleratorError, DetectionError, NorthbridgeError
 from northbridge.lightning.accelerators.accelerator import load_with_hardware
 from northbridge.process_record import note
 from northbridge.settings import CoreSettings
@@ -52,6 +53,9 @@ def _backends_with_hardware() -> list[str]:
             reason = _reason_against(name)
         except NorthbridgeError as error:
             reason = str(error)
+            if isinstance(error, DetectionError) and error.took_longer:
+                # It may have hardware, and the run would go to another chip or to the CPU.
+                warnings.warn(f"accelerator='auto' passed over {reason}", stacklevel=4)
         if reason is None:
             present.append(name)
         else:

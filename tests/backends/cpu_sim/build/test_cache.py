@@ -238,7 +238,7 @@ def test_what_is_not_a_file_in_the_cache_is_refused(tmp_path: Path) -> None:
         is_whole(tmp_path / "chip.so")
 
 
-@pytest.mark.parametrize("name", ["lock", "{key}.log"])
+@pytest.mark.parametrize("name", ["{key}.lock", "{key}.log"])
 def test_a_link_to_a_file_is_refused(tmp_path: Path, sources: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Else the build would empty the file that it leads to, or show it as the compiler's words."""
     recipe = Recipe((sources,))

@@ -24,9 +24,12 @@ import ninja
 import pytest
 from tests.scripts import start_python
 
+import northbridge
 import northbridge_cpu_sim.build.compile
-from northbridge_cpu_sim.build.cache import keep
+from northbridge.processes.environment import compiling_nothing
+from northbridge_cpu_sim.build.cache import keep, key
 from northbridge_cpu_sim.build.compile import REASON, announced
+from northbridge_cpu_sim.build.compiler import find_compiler
 from northbridge_cpu_sim.build.extension import NAME, build, locate
 from northbridge_cpu_sim.build.recipe import Recipe
 from northbridge_cpu_sim.errors import BuildError
@@ -61,6 +64,7 @@ class Lock(compilation.FileLock):
         return super().acquire(*args, **kwargs)
 
 compilation.FileLock = Lock
+compilation.QUIET = compilation.PATIENCE  # no rank says that it waits: how long is the machine's affair
 try:
     print(locate(SimSettings.read(), Recipe((Path(sys.argv[1]),))))
 except BuildError as error:
@@ -189,7 +193,7 @@ def test_ninja_is_the_packages_own_and_not_the_one_on_path(compiled: tuple[Place
 
 
 def test_a_build_leaves_the_chip_and_the_lock_and_nothing_else(compiled: tuple[Place, str]) -> None:
-    assert sorted(path.suffix or path.name for path in compiled[0].cache.iterdir()) == [".so", "lock"]
+    assert sorted(path.suffix for path in compiled[0].cache.iterdir()) == [".lock", ".so"]
 
 
 def test_later_start_is_quick_silent_and_without_builder(compiled: tuple[Place, str]) -> None:
@@ -301,17 +305,53 @@ def test_killed_build_ends_its_compiler(place: Place) -> None:
     os.close(hanging)
 
 
-def test_a_process_that_compiles_for_ever_is_not_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("holder", ["process {}", "another process"])
+def test_a_process_that_waits_says_for_whom(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], holder: str
+) -> None:
+    monkeypatch.setattr(northbridge_cpu_sim.build.compile, "QUIET", 0.05)
     monkeypatch.setattr(northbridge_cpu_sim.build.compile, "PATIENCE", 0.1)
+    if holder == "another process":
+        monkeypatch.setattr(Path, "read_text", refuse_to_read)
     place.cache.mkdir(mode=0o700)
-    with open(place.cache / "lock", "w") as held:
+    lock = place.cache / f"{key(place.recipe, find_compiler())}.lock"
+    with open(lock, "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
 
         with pytest.raises(BuildError) as caught:
             locate(place.settings, place.recipe)
 
-    assert "another process has compiled for" in str(caught.value)
-    assert f"fuser {place.cache / 'lock'}" in str(caught.value)
+    who = holder.format(os.getpid())
+    assert capsys.readouterr().err == f"waiting for {who}, which compiles the simulated chip\n"
+    assert str(caught.value).startswith(f"{who} has compiled for 0.0 minutes. Fix: end it (fuser {lock}), or set")
+
+
+def refuse_to_read(_path: Path) -> NoReturn:
+    raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def test_another_chips_build_is_neither_waited_for_nor_removed(place: Place) -> None:
+    """As that of another Python or torch; what a killed build of one has left is removed."""
+    place.cache.mkdir(mode=0o700)
+    running, killed = place.cache / f"building-{'a' * 32}-1", place.cache / f"building-{'b' * 32}-2"
+    running.mkdir()
+    killed.mkdir()
+    with open(place.cache / f"{'a' * 32}.lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+
+        assert locate(place.settings, place.recipe).is_file()
+
+    assert list(place.cache.glob("building-*")) == [running]
+
+
+def test_a_process_that_only_looks_compiles_nothing(place: Place) -> None:
+    with compiling_nothing(), pytest.raises(northbridge.SoftwareMissingError) as caught:
+        locate(place.settings, place.recipe)
+
+    assert str(caught.value) == (
+        "the simulated chip is not compiled yet. Fix: use it, which compiles it in half a minute"
+    )
+    assert list(place.cache.iterdir()) == []
 
 
 def test_compile_failure_shows_first_error_and_log(tmp_path: Path) -> None:
@@ -339,7 +379,7 @@ def test_a_build_that_succeeds_removes_the_log_of_a_failure(place: Place, monkey
 
     chip = locate(place.settings, place.recipe)
 
-    assert sorted(path.name for path in place.cache.iterdir()) == [chip.name, "lock"]
+    assert sorted(path.name for path in place.cache.iterdir()) == [chip.with_suffix(".lock").name, chip.name]
 
 
 @pytest.mark.parametrize(

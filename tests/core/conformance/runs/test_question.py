@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.core.conftest import Install
 
 from northbridge.conformance.runs import question
-from northbridge.conformance.runs.question import ask, ask_again
+from northbridge.conformance.runs.question import ANSWER, ask, ask_again
+from northbridge.conformance.runs.run_errors import HungError
 
 QUESTIONS = {
     "adding": (
@@ -79,6 +81,21 @@ def test_process_without_an_answer_is_a_failure(question: str, told: str) -> Non
             ask(question)
 
         assert f"the process for {question} {told}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "arguments"),
+    [("detection", ()), ("missing_software", ("", "lightning.pytorch")), ("software", ("0", "1"))],
+)
+def test_a_detection_that_takes_long_is_a_timeout(
+    install_here: Install, monkeypatch: pytest.MonkeyPatch, asked: str, arguments: tuple[str, ...]
+) -> None:
+    """Not a failure of the plugin: the machine may be busy."""
+    monkeypatch.setattr(question, "ANSWER", ANSWER)
+    install_here("detect_hangs")
+
+    with pytest.raises(HungError, match=rf"^{asked}: .* detect\(\) took longer than 0\.1 s\. Fix: try when"):
+        ask_again(asked, "detect_hangs", *arguments, environ={"NORTHBRIDGE_DETECT_TIMEOUT": "0.1"})
 
 
 def test_a_process_that_hangs_is_ended_and_shows_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ SIMULATED = (
 VERDICTS: Mapping[Verdict, str] = MappingProxyType(
     {
         Verdict.FAIL: "A required or claimed ability does not work, or a denied one is not refused.",
-        Verdict.TIMEOUT: "It hung, and was ended.",
+        Verdict.TIMEOUT: "It took longer than its limit, and was ended.",
         Verdict.UNDERCLAIM: "It works, although the backend says that it cannot do this: the claim is wrong.",
         Verdict.VOID: "Neither passed nor failed: on this device, two right ways to compute differ by more than the"
         " bound, so a comparison shows nothing.",

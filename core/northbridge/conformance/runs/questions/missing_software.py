@@ -38,7 +38,9 @@ def answer(name: str, package: str, namespace: str) -> dict[str, object]:
 def _try(action: Callable[[], object]) -> list[str]:
     try:
         return ["", repr(action())]
-    except Exception as error:  # noqa: BLE001 - which one it is the tests ask
+    except Exception as error:
+        if getattr(error, "took_longer", False):
+            raise
         return [type(error).__name__, str(error)]
 
 

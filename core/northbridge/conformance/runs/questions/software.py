@@ -33,6 +33,8 @@ def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
         found["detected"] = detect(backend)
         northbridge.load(name)
     except northbridge.NorthbridgeError as error:
+        if getattr(error, "took_longer", False):
+            raise
         if _is_of_torch(torch, backend):
             found["broken defaults"] = broken_defaults(backend, backend.capabilities)
         return {**found, "error": [type(error).__name__, str(error)], "variables": _changed(before)}
