@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from northbridge.errors import DevicesError, DevicesTypeError
+from northbridge.untrusted.text import shorten
+
+MOST_PROCESSES = 2**22
+"""Linux numbers no more processes at a time: https://man7.org/linux/man-pages/man5/proc_sys_kernel.5.html (pid_max)."""
 
 
 def parse_devices(devices: object, *, count: int, name: str) -> list[int]:
@@ -12,7 +18,7 @@ def parse_devices(devices: object, *, count: int, name: str) -> list[int]:
     ``"0,1"`` and ``"1,"`` are those indices. ``count`` is the machine's number of devices, ``name`` the backend's name.
     Raises :class:`DevicesError`, and :class:`DevicesTypeError` for a value of another type.
     """
-    asked = f"devices={devices!r}"
+    asked = show_devices(devices)
     if isinstance(devices, str):
         devices = _read(devices, asked=asked, name=name)
     if isinstance(devices, bool) or not isinstance(devices, (int, list, tuple)):
@@ -26,9 +32,27 @@ def parse_devices(devices: object, *, count: int, name: str) -> list[int]:
     return _check_indices(list(devices), count=count, asked=asked, name=name)
 
 
+def show_devices(devices: object) -> str:
+    """Return ``devices=`` with its value, shortened, for a message."""
+    return f"devices={shorten(repr(devices))}"
+
+
 def names_indices(asked: object) -> bool:
     """Return True if ``devices=`` names indices, and not a number of devices."""
     return isinstance(asked, (list, tuple)) or (isinstance(asked, str) and "," in asked)
+
+
+def reject_more_than_processes(devices: object) -> None:
+    """Raise :class:`DevicesError` if ``devices``, of Lightning's CPU accelerator, are more than processes can be.
+
+    It makes a device for each process, before anything else is checked.
+    """
+    number = int(devices.strip()[:20]) if isinstance(devices, str) and devices.strip().isdecimal() else devices
+    if isinstance(number, int) and number > MOST_PROCESSES:
+        raise DevicesError(
+            f"{show_devices(devices)} asks for a process on the CPU for each, but a machine has at most"
+            f" {MOST_PROCESSES}. Fix: ask for fewer"
+        )
 
 
 def _read(text: str, *, asked: str, name: str) -> int | list[int]:
@@ -55,13 +79,14 @@ def _first(number: int, *, count: int, asked: str, name: str) -> list[int]:
 
 
 def _check_indices(indices: list[int], *, count: int, asked: str, name: str) -> list[int]:
-    twice = sorted({index for index in indices if indices.count(index) > 1})
+    twice = sorted(index for index, times in Counter(indices).items() if times > 1)
     if twice:
-        raise DevicesError(f"{asked} repeats device {', '.join(map(str, twice))} of {name!r}")
+        raise DevicesError(f"{asked} repeats device {shorten(', '.join(map(str, twice)))} of {name!r}")
     absent = [index for index in indices if not 0 <= index < count]
     if absent:
         raise DevicesError(
-            f"{asked} names device {', '.join(map(str, absent))} of {name!r}, but this machine has {_tell(count)}"
+            f"{asked} names device {shorten(', '.join(map(str, absent)))} of {name!r}, but this machine has"
+            f" {_tell(count)}"
         )
     return indices
 

@@ -8,10 +8,11 @@ import torch
 
 from northbridge.errors import DevicesError
 from northbridge.launch.ray_worker import runtime_context
-from northbridge.lightning.accelerators.device_indices import names_indices
+from northbridge.lightning.accelerators.device_indices import names_indices, show_devices
 from northbridge.lightning.connector.ray_devices import settle_share, settle_worker
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.ray import is_rays
+from northbridge.untrusted.text import shorten
 
 
 def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:
@@ -51,7 +52,7 @@ def _index(connector: Any, listed: list[torch.device], asked: Any) -> list[torch
     for device in listed:
         accelerator.reject_foreign(device)
     given = [device.index for device in listed]
-    written = f"parallel_devices={[str(device) for device in listed]}"
+    written = f"parallel_devices={shorten(str([str(device) for device in listed]))}"
     if None in given and set(given) != {None}:
         raise DevicesError(f"{written}: some have an index and some not. Fix: all or none")
     unnamed = None in given
@@ -84,7 +85,7 @@ def _check_indices(connector: Any, indices: list[int], written: str) -> list[int
     try:
         checked: list[int] = connector.accelerator.parse_devices(indices)
     except DevicesError as error:
-        raise DevicesError(str(error).replace(f"devices={indices!r}", f"{written} of the strategy", 1)) from None
+        raise DevicesError(str(error).replace(show_devices(indices), f"{written} of the strategy", 1)) from None
     return checked
 
 

@@ -19,6 +19,7 @@ from northbridge.discovery.installed import names
 from northbridge.discovery.present import detect
 from northbridge.errors import BackendNotFoundError
 from northbridge.lightning.accelerators.accelerator import is_ours
+from northbridge.lightning.accelerators.device_indices import reject_more_than_processes
 from northbridge.lightning.accelerators.held import held
 from northbridge.lightning.connector import (
     auto,
@@ -58,6 +59,8 @@ def choose_auto(namespace: Namespace, original: Original) -> str:
 
 def settle_devices(namespace: Namespace, original: Original, self: Any) -> None:
     asked = self._devices_flag
+    if self._accelerator_flag == "cpu" or type(self._accelerator_flag).__name__ == "CPUAccelerator":
+        reject_more_than_processes(asked)
     original(self)
     if is_ours(self.accelerator):
         devices.settle_devices(namespace, self, asked)

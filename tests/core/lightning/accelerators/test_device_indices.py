@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from lightning.pytorch import Trainer
 
 from northbridge.errors import DevicesError
 from northbridge.lightning.accelerators.device_indices import parse_devices
@@ -58,6 +59,27 @@ def test_devices_that_are_not_there_are_refused_with_what_is(devices: object, co
         parse_devices(devices, count=count, name="acme")
 
     assert str(refusal.value) == message
+
+
+def test_refusal_of_many_devices_is_short() -> None:
+    with pytest.raises(DevicesError) as refusal:
+        parse_devices([*range(100_000), *range(50_000)], count=8, name="acme")
+
+    assert str(refusal.value).startswith("devices=[0, 1, 2, ")
+    assert len(str(refusal.value)) < 500
+
+
+@pytest.mark.parametrize("devices", [10**9, "1000000000", "1" * 5000])
+def test_no_machine_has_as_many_processes(devices: int | str) -> None:
+    """Lightning's CPU accelerator would make a device for each of them."""
+    with pytest.raises(DevicesError) as refusal:
+        Trainer(accelerator="cpu", devices=devices)
+
+    assert str(refusal.value).endswith(
+        " asks for a process on the CPU for each, but a machine has at most 4194304. Fix: ask for fewer"
+    )
+    assert str(refusal.value).startswith("devices=")
+    assert len(str(refusal.value)) < 400
 
 
 @pytest.mark.parametrize(
