@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import os
+import threading
 from collections.abc import Callable
 
 from northbridge.backend import Backend
@@ -12,6 +13,7 @@ from northbridge.discovery.installed import find, reject_disabled
 from northbridge.discovery.simulated import reject_unknown_simulation, simulate
 
 _declared: dict[str, Backend] = {}
+_keeping = threading.Lock()
 
 
 def get(name: str) -> Backend:
@@ -25,10 +27,19 @@ def get(name: str) -> Backend:
         reject_disabled(name)
     else:
         reject_unknown_simulation()
-        _declared[name] = declare(find(name))
-    if not _declared[name].capabilities.simulated and os.environ.get("NORTHBRIDGE_SIMULATE") == name:
-        _declared[name] = simulate(_declared[name])
+        _keep(name, declare(find(name)))
+    real = _declared[name]
+    if not real.capabilities.simulated and os.environ.get("NORTHBRIDGE_SIMULATE") == name:
+        _keep(name, simulate(real), instead_of=real)
     return _declared[name]
+
+
+def _keep(name: str, backend: Backend, *, instead_of: Backend | None = None) -> None:
+    # The first of several threads decides. Others imported the plugin at the same time: a lock around an import may
+    # wait for another thread's import, which waits for the lock.
+    with _keeping:
+        if _declared.get(name) is instead_of:
+            _declared[name] = backend
 
 
 def is_declared(name: str) -> bool:

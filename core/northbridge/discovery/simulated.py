@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -29,6 +30,7 @@ GROUP = "northbridge.simulations"
 """The entry-point group. An entry names a backend and its hook's module: ``acme = "northbridge_acme.simulated"``."""
 
 _simulations: dict[str, Simulation] = {}
+_placing = threading.Lock()
 
 
 def is_simulable(name: str) -> bool:
@@ -61,8 +63,7 @@ def put_stand_ins(name: str) -> bool:
     if name not in _simulations:
         if not is_simulable(name):
             return False
-        _simulations[name] = _place(name)
-        found = _simulations[name]
+        found = _place(name)
         what = f"{', '.join(sorted(found.stand_ins))} are stand-ins" if found.stand_ins else f"{found.built_in} is used"
         note(name, "simulated", f"NORTHBRIDGE_SIMULATE names it: {what} here")
     return True
@@ -97,13 +98,16 @@ def change_torch(name: str) -> None:
 
 def _place(name: str) -> Simulation:
     simulation = _get(name)
-    for module in simulation.stand_ins:
-        _reject_beside_the_real(name, module)
-    sys.meta_path.insert(0, StandIns(name, simulation.stand_ins, chip=simulation.chip, page=simulation.page))
-    for module, mark in simulation.found.items():
-        if hasattr(sys.modules.get(module), mark):
-            setattr(sys.modules[module], mark, True)
-    return simulation
+    with _placing:  # of several threads, the first places them: another one would take them for the real modules
+        if name not in _simulations:
+            for module in simulation.stand_ins:
+                _reject_beside_the_real(name, module)
+            sys.meta_path.insert(0, StandIns(name, simulation.stand_ins, chip=simulation.chip, page=simulation.page))
+            for module, mark in simulation.found.items():
+                if hasattr(sys.modules.get(module), mark):
+                    setattr(sys.modules[module], mark, True)
+            _simulations[name] = simulation
+    return _simulations[name]
 
 
 def reject_unknown_simulation() -> None:

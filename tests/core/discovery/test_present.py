@@ -24,9 +24,7 @@ from northbridge.processes.environment import children_listen
 from northbridge.processes.question import ask
 
 SWITCH = "set NORTHBRIDGE_DISABLE={name}"
-PATIENCE = (
-    "Fix: try when this machine is less busy, check the driver, raise NORTHBRIDGE_DETECT_TIMEOUT, or " + SWITCH
-)
+PATIENCE = "Fix: try when this machine is less busy, check the driver, raise NORTHBRIDGE_DETECT_TIMEOUT, or " + SWITCH
 
 
 @pytest.fixture

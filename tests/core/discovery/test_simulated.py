@@ -53,6 +53,32 @@ def test_a_backend_is_simulated_where_the_variable_names_it(site: Site) -> None:
     assert told["sub"] == "torch_stood_in.inner"
 
 
+THREADS = """
+import json, sys, threading
+import northbridge, northbridge.discovery.declared
+
+sys.setswitchinterval(1e-6)
+start, found = threading.Barrier(8), []
+
+def ask():
+    start.wait()
+    found.append(id(northbridge.get("stood_in")))
+
+threads = [threading.Thread(target=ask) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+finders = [finder for finder in sys.meta_path if type(finder).__name__ == "StandIns"]
+print(json.dumps([len(found), len(set(found)), len(finders)]))
+"""
+
+
+@pytest.mark.parametrize(("simulated", "finders"), [("", 0), ("stood_in", 1)])
+def test_threads_get_one_backend(site: Site, simulated: str, finders: int) -> None:
+    assert site.answer(THREADS, NORTHBRIDGE_SIMULATE=simulated) == [8, 1, finders]
+
+
 def test_the_stand_ins_can_be_imported_when_torch_has_been(site: Site) -> None:
     told = site.answer(tell(), NORTHBRIDGE_SIMULATE="stood_in")
 

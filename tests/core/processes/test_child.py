@@ -37,7 +37,8 @@ def test_one_that_hangs_at_its_import_is_given_up(write_plugin: Callable[[str, s
     assert row(run.stdout, "sleepy") == ["sleepy", "1.0", "sleepy", "timed out", "no", "-", "-"]
     assert (
         "backend 'sleepy' (sleepy 1.0): its process took longer than 1.7 s while importing its plugin. Fix:"
-        " try when this machine is less busy, check the driver, raise NORTHBRIDGE_DETECT_TIMEOUT, or set NORTHBRIDGE_DISABLE=sleepy"
+        " try when this machine is less busy, check the driver, raise NORTHBRIDGE_DETECT_TIMEOUT, or set"
+        " NORTHBRIDGE_DISABLE=sleepy"
     ) in flowing(run.stdout)
 
 
