@@ -19,7 +19,7 @@ NorthbridgeError
 │   │   └── NotSimulatedError        a module of the vendor's has no stand-in; also a ModuleNotFoundError
 │   ├── HardwareMissingError       the software is there, the hardware is not; also a ValueError
 │   ├── DeviceBusyError            another process holds the card
-│   ├── DetectionError             detecting the hardware crashed or took too long; carries ``.took_longer``
+│   ├── DetectionError             detecting the hardware crashed or took too long; carries ``.timed_out``
 │   └── DeviceTypeTakenError       torch already serves another accelerator in this process
 ├── DevicesError                 ``devices=`` asks for missing devices; also a ValueError
 │   └── DevicesTypeError           it is not a number, a sequence of numbers or a text; also a TypeError
@@ -139,11 +139,11 @@ class DeviceBusyError(BackendError):
 
 
 class DetectionError(BackendError):
-    """Detecting the hardware crashed, or took longer than its limit; then ``took_longer`` is True."""
+    """Detecting the hardware crashed, or took longer than its limit; then ``timed_out`` is True."""
 
-    def __init__(self, message: str, *, backend: str, took_longer: bool = False) -> None:
+    def __init__(self, message: str, *, backend: str, timed_out: bool = False) -> None:
         super().__init__(message, backend=backend)
-        self.took_longer = took_longer
+        self.timed_out = timed_out
 
 
 class DeviceTypeTakenError(BackendError):

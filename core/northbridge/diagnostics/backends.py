@@ -179,7 +179,7 @@ def _judge(claim: Claimed, reply: Reply) -> tuple[BackendStatus, str]:
         return "other chip", error  # its software comes with torch on this machine: not broken
     if reply.facts.get("unsupported"):
         return "unsupported", error
-    if reply.facts.get("took_longer") or (reply.ending and reply.exit_code is None):
+    if reply.facts.get("timed_out") or (reply.ending and reply.exit_code is None):
         return "timed out", error
     if error:
         return "broken", error

@@ -148,7 +148,7 @@ def _problem(error: NorthbridgeError) -> dict[str, object]:
         "loadable": False,
         "error": str(error),
         "missing": isinstance(error, SoftwareMissingError),
-        "took_longer": getattr(error, "took_longer", False),
+        "timed_out": getattr(error, "timed_out", False),
         "taken": isinstance(error, DeviceTypeTakenError),
         "unsupported": isinstance(error, UnsupportedError),
     }

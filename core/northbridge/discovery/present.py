@@ -15,7 +15,7 @@ from northbridge.discovery.loaded import load
 from northbridge.errors import DetectionError, NorthbridgeError, SoftwareMissingError
 from northbridge.process_record import note
 from northbridge.processes.endings import describe_error
-from northbridge.processes.question import DetectedDevices, ask, longest, remember, took_longer_than
+from northbridge.processes.question import DetectedDevices, ask, describe_timeout, longest, remember
 from northbridge.settings import CoreSettings
 
 _hanging: dict[str, threading.Thread] = {}  # or done by now
@@ -74,8 +74,8 @@ def _call(backend: Backend, call: Callable[[], object]) -> int | None:
         thread.join(limit)
         _hanging[name] = thread
     if not outcome:
-        spent = took_longer_than(limit, name=name)
-        raise DetectionError(f"{describe(name)}: detect() {spent}", backend=name, took_longer=True)
+        spent = describe_timeout(limit, name=name)
+        raise DetectionError(f"{describe(name)}: detect() {spent}", backend=name, timed_out=True)
     (found,) = outcome
     if isinstance(found, NorthbridgeError):
         raise found

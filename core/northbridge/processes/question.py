@@ -40,7 +40,7 @@ class DetectedDevices(TypedDict):
     auto: NotRequired[bool]
     missing: NotRequired[str]  # the message that its software is not installed
     error: NotRequired[str]
-    took_longer: NotRequired[bool]  # the error is that a limit was exceeded
+    timed_out: NotRequired[bool]  # the error is that a limit was exceeded
 
 
 def longest(limit: float) -> float:
@@ -48,7 +48,7 @@ def longest(limit: float) -> float:
     return (1.25 + SECOND_TRY) * limit
 
 
-def took_longer_than(*limits: float, name: str) -> str:
+def describe_timeout(*limits: float, name: str) -> str:
     """Return the end of the message that backend ``name`` exceeded the limit, or those of two tries."""
     spent = ", and in a second try than ".join(f"{limit:g} s" for limit in limits)
     return f"took longer than {spent}. Fix: {PATIENCE}, or set NORTHBRIDGE_DISABLE={name}"
@@ -74,7 +74,7 @@ def ask(
     if known is None:
         known = _ask_child(name, answer, who, limit, again=again)
         if "error" in known:
-            raise DetectionError(known["error"], backend=name, took_longer=known.get("took_longer", False))
+            raise DetectionError(known["error"], backend=name, timed_out=known.get("timed_out", False))
         remember(key, known)
     return known
 
@@ -108,7 +108,7 @@ def _ask_child(
                 f" the driver to this torch, or set NORTHBRIDGE_DISABLE={name}",
             )
         if not again or len(limits) > 1 or told.cpu_s >= LITTLE_CPU_S:
-            return {**_fail(who(name), took_longer_than(*limits, name=name)), "took_longer": True}
+            return {**_fail(who(name), describe_timeout(*limits, name=name)), "timed_out": True}
         limits.append(SECOND_TRY * limit)
 
 
@@ -122,5 +122,5 @@ def reply(module: str, function: str, name: str) -> None:
     try:
         found = getattr(import_module(module), function)(name)
     except NorthbridgeError as error:
-        found = {"devices": 0, "error": str(error), "took_longer": getattr(error, "took_longer", False)}
+        found = {"devices": 0, "error": str(error), "timed_out": getattr(error, "timed_out", False)}
     report.end(**found)

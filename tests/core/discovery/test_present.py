@@ -76,7 +76,7 @@ class TestTheChild:
             detect(northbridge.get("load_hangs"))
 
         assert (str(caught.value), caught.value.backend) == (message, "load_hangs")
-        assert caught.value.took_longer
+        assert caught.value.timed_out
         no_child()
         with pytest.raises(AssertionError, match="a child process was started"):
             detect(northbridge.get("load_hangs"))
@@ -375,7 +375,7 @@ class TestTheVendorsOwnDetect:
         for _ in range(2):
             with pytest.raises(northbridge.DetectionError) as caught:
                 detect(northbridge.get("detect_hangs"))
-            assert (str(caught.value), caught.value.took_longer) == (message, True)
+            assert (str(caught.value), caught.value.timed_out) == (message, True)
 
         assert [each.name for each in threading.enumerate()].count("detect detect_hangs") == 1
 

@@ -23,9 +23,9 @@ def main(path: str, question: str, reply: str, *arguments: str) -> None:
     try:
         facts = module.answer(*arguments)
     except Exception as error:
-        if not getattr(error, "took_longer", False):
+        if not getattr(error, "timed_out", False):
             raise
-        facts = {"took longer": str(error)}
+        facts = {"timed out": str(error)}
     import json
 
     with open(reply, "w") as file:

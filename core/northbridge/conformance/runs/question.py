@@ -92,8 +92,8 @@ def ask_again(
         if not reply.exists():
             raise AssertionError(f"the process for {question} {describe_exit(code)}:\n{_end_of(said)}")
         facts = json.loads(reply.read_text())
-        if "took longer" in facts:
-            raise HungError(f"{question}: {facts['took longer']}")
+        if "timed out" in facts:
+            raise HungError(f"{question}: {facts['timed out']}")
         return Answer(facts, said.read_text(errors="replace"))
 
 

@@ -53,7 +53,7 @@ def _backends_with_hardware() -> list[str]:
             reason = _reason_against(name)
         except NorthbridgeError as error:
             reason = str(error)
-            if isinstance(error, DetectionError) and error.took_longer:
+            if isinstance(error, DetectionError) and error.timed_out:
                 # It may have hardware, and the run would go to another chip or to the CPU.
                 warnings.warn(f"accelerator='auto' passed over {reason}", stacklevel=4)
         if reason is None:

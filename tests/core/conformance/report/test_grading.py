@@ -11,7 +11,7 @@ from northbridge.conformance.report.grading import grant, judge_claims, judge_te
 from northbridge.conformance.report.report import LevelResult
 from northbridge.conformance.runner.event_log import Ended, Planned
 from northbridge.conformance.verdict import Ending, Verdict
-from northbridge.processes.question import took_longer_than
+from northbridge.processes.question import describe_timeout
 
 PASSING: dict[str, tuple[str, ...]] = {
     f"{level}/Chip/{claim}": (claim,) for level, claims in LEVEL_CLAIMS.items() for claim in claims
@@ -182,7 +182,7 @@ def test_advice_is_given_where_something_is_wrong() -> None:
     assert "Run the suite on a machine that allows it" in advice(Ending.FORBIDDEN)
     assert advice(Ending.VOID).startswith("Make the chip's results repeatable")
     assert advice(Ending.HUNG) == "Look at Device.count()."
-    slow = ended("C1/Chip/case", Ending.HUNG).model_copy(update={"evidence": took_longer_than(20, 60, name="acme")})
+    slow = ended("C1/Chip/case", Ending.HUNG).model_copy(update={"evidence": describe_timeout(20, 60, name="acme")})
     assert judge_test(planned("C1/Chip/case"), slow, {}).advice.startswith("Run the suite again when this machine is")
 
 

@@ -33,6 +33,6 @@ def _ended(asked: Callable[[], object]) -> list[str]:
     try:
         return ["", repr(asked())]
     except Exception as error:
-        if getattr(error, "took_longer", False):
+        if getattr(error, "timed_out", False):
             raise
         return [type(error).__name__, str(error)]

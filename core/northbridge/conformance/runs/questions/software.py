@@ -33,7 +33,7 @@ def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
         found["detected"] = detect(backend)
         northbridge.load(name)
     except northbridge.NorthbridgeError as error:
-        if getattr(error, "took_longer", False):
+        if getattr(error, "timed_out", False):
             raise
         if _is_of_torch(torch, backend):
             found["broken defaults"] = broken_defaults(backend, backend.capabilities)
