@@ -105,12 +105,12 @@ def check_slurm(environ: Mapping[str, str] | None = None) -> None:
 
 
 def explain_connection_failure(
-    run: Run, error: BaseException, environ: Mapping[str, str] | None = None
+    run: Run, error: BaseException, environ: Mapping[str, str] | None = None, *, met: bool = False
 ) -> ClusterError | None:
     """Return the error that explains a failed rendezvous, or None if ``error`` is not about the master.
 
     The DDP strategy calls it if creating the process group raises, with the arguments of :func:`check_environment` at
-    stage "rank".
+    stage "rank". If the ranks have ``met``, the master's address and port are right.
     """
     if not isinstance(error, (OSError, RuntimeError)):
         return None
@@ -118,7 +118,7 @@ def explain_connection_failure(
     unknown = _unknown_interface(said, os.environ if environ is None else environ)
     if unknown is not None:
         return unknown
-    if not isinstance(error, (ConnectionError, TimeoutError)) and not _CONNECTION.search(said):
+    if met or not (isinstance(error, (ConnectionError, TimeoutError)) or _CONNECTION.search(said)):
         return None
     found = LaunchEnvironment(run, os.environ if environ is None else environ)
     address = found.get("address")

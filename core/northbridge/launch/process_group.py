@@ -8,13 +8,44 @@ from typing import TYPE_CHECKING, Any
 
 from northbridge import flight_recorder
 from northbridge.errors import CollectiveError, VariableError
-from northbridge.launch.rendezvous import store_of_attempt
+from northbridge.launch import rendezvous
 
 if TYPE_CHECKING:
     import torch
     from torch._C._distributed_c10d import Store
 
     from northbridge.collective import Collective
+
+
+def meet(
+    collective: Collective,
+    *,
+    rank: int,
+    world_size: int,
+    timeout: timedelta | None,
+    device: torch.device,
+    node_size: int | None = None,
+    store: Store | None = None,
+    library: str | None = None,
+) -> Store | None:
+    """Let this rank meet the others, and return the store for :func:`start`; None for one rank.
+
+    The strategies for several devices call it once per rank, after selecting the device and setting ``MASTER_ADDR`` and
+    ``MASTER_PORT``, or with the ``store`` in which the ranks meet. The library is that of ``collective``, or
+    ``library``, another of its names; a node has ``node_size`` ranks. Raises :class:`VariableError` if a variable gives
+    the group to another library, and what :func:`northbridge.launch.rendezvous.meet` raises.
+    """
+    name = library or collective.name
+    _reject_torchcomms(name)
+    flight_recorder.begin(rank, world_size)
+    return rendezvous.meet(
+        f"{device.type} ({name})",
+        rank=rank,
+        world_size=world_size,
+        timeout=timeout,
+        node_size=node_size,
+        store=store,
+    )
 
 
 def start(
@@ -29,19 +60,12 @@ def start(
 ) -> None:
     """Start the default process group of this rank on ``collective``, or on ``library``, another of its names.
 
-    The strategies for several devices call it once per rank, after selecting the device and setting ``MASTER_ADDR`` and
-    ``MASTER_PORT``, or with the ``store`` in which the ranks meet. Raises :class:`CollectiveError` if torch has no
-    library of that name, or ranks do not appear. Raises :class:`VariableError` if a variable gives the group to another
-    library.
+    Called after :func:`meet`, with its ``store``. Raises :class:`CollectiveError` if torch has no library of that name.
     """
     import torch.distributed
 
     name = library or collective.name
-    _reject_torchcomms(name)
-    flight_recorder.begin(rank, world_size)
     ignore_doubt_about_device()
-    if store is None:
-        store = store_of_attempt(rank, world_size, timeout)
     other: dict[str, Any] = {} if name == collective.name else {"library": name}
     try:
         collective.initialize(rank=rank, world_size=world_size, timeout=timeout, device=device, store=store, **other)

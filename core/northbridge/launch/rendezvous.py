@@ -1,66 +1,195 @@
-"""The store for ranks that torchrun starts again.
+"""The store in which the ranks of a process group meet, and agree on one chip and one library.
 
-The store is torchrun's and survives the ranks: it still has the addresses of ended ranks, and newer releases of torch
-let new ranks read them. So the ranks of each attempt agree on their own prefix in it.
+Ranks with different libraries would wait for each other until the group's timeout, so they are compared first. The
+store of torchrun survives the ranks: it still has the addresses of ended ranks, and newer releases of torch let new
+ranks read them. So the ranks of each attempt agree on their own prefix in it.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from threading import Timer
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from northbridge.errors import CollectiveError
+from northbridge.flight_recorder.analysis.calls import say_ranks
+from northbridge.process_record import logger
+from northbridge.untrusted.text import clean, shorten
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
-_ROOM = "northbridge/meeting"
+ANSWER_SECONDS = 30.0
+"""Time limit for the answer of a rank that has reached the store."""
+
+_READ_SECONDS = 10.0  # for the other ranks to read why rank 0 fails, before its store is gone
 _LOOK_SECONDS = 0.01
+_ROOM = "northbridge/meeting"
+_VERDICT, _AGREED = "verdict", "agreed"
+_FIX = "the same accelerator= and process_group_backend= on every node"
 
 
-def store_of_attempt(rank: int, world_size: int, timeout: timedelta | None) -> Store | None:
-    """Return a store for the ranks of this attempt; None if the launcher has no store for several attempts.
+def meet(
+    trains_on: str,
+    *,
+    rank: int,
+    world_size: int,
+    timeout: timedelta | None,
+    node_size: int | None = None,
+    store: Store | None = None,
+) -> Store | None:
+    """Return the store for the group of these ranks; None leaves it to torch, for a rank that is alone.
 
-    The start of the process group calls it on every rank. Raises :class:`CollectiveError` if ranks do not appear within
-    ``timeout``; None means torch's default.
+    The start of the process group calls it on every rank. ``trains_on`` names the rank's chip and library, and
+    ``node_size`` is the number of ranks on a node. ``store`` is where the ranks meet; None means the launcher's, at
+    ``MASTER_ADDR``. A rank may reach it as late as ``timeout`` allows; None means torch's default.
+
+    Raises :class:`CollectiveError` if ranks train on another chip or library, do not answer, or do not appear, and
+    ``TimeoutError`` on rank 0 if no rank of another node appears.
     """
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        return None
-    from torch._C._distributed_c10d import PrefixStore
     from torch.distributed.constants import default_pg_timeout
-    from torch.distributed.rendezvous import rendezvous
 
     patience = timeout or default_pg_timeout
-    store, *_ = next(rendezvous("env://", rank, world_size, timeout=patience))
-    word = _invite(store, world_size, patience) if rank == 0 else _follow(store, rank, patience)
-    return PrefixStore(f"northbridge/{word}", store)
+    meeting: _Meeting
+    if store is not None:
+        meeting = _Meeting(store, patience)
+    elif os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        meeting = _TorchrunsMeeting(rank, world_size, patience)
+    elif world_size == 1:
+        return None
+    else:
+        meeting = _OwnMeeting(rank, world_size, patience)
+    try:
+        if rank == 0:
+            _compare(meeting, trains_on, world_size, node_size or world_size)
+        else:
+            _answer(meeting, trains_on, rank)
+        return meeting.group_store
+    finally:
+        meeting.leave()
 
 
-def _invite(store: Store, world_size: int, patience: timedelta) -> str:
-    # A question may be from an ended rank. Then no rank confirms the answer, and a newer question follows.
-    word = uuid4().hex
-    missing = set(range(1, world_size))
-    deadline = time.monotonic() + patience.total_seconds()
-    while missing:
-        if time.monotonic() > deadline:
-            raise CollectiveError(
-                f"rank {', '.join(map(str, sorted(missing)))} did not join in {patience.total_seconds():g}"
-                " s. Fix: read torchrun's output"
-            )
-        for rank in sorted(missing):
-            if store.check([f"{_ROOM}/{word}/{rank}"]):
-                missing.discard(rank)
-            elif store.check([f"{_ROOM}/question/{rank}"]):
-                question = store.get(f"{_ROOM}/question/{rank}").decode()
-                store.set(f"{_ROOM}/answer/{question}", word)
+class _Meeting:
+    """A store that the ranks were given, and which of them have reached it is not known."""
+
+    def __init__(self, store: Store, patience: timedelta) -> None:
+        from torch._C._distributed_c10d import PrefixStore
+
+        self.patience = patience
+        self.group_store = store
+        self.store: Store = PrefixStore("northbridge/chips", store)
+
+    @property
+    def seconds_of_rank_0(self) -> float:
+        """Time limit for the answer of rank 0 to a rank that has reached the store."""
+        return self.patience.total_seconds()
+
+    def leave(self) -> None:
+        """Let the store go: a traceback would keep it, and its port, as long as itself."""
+        del self.group_store, self.store
+
+    def is_complete(self, missing: Sequence[int]) -> bool:
+        """Wait a moment for the ranks ``missing``; return True once every rank is known to have reached the store."""
         time.sleep(_LOOK_SECONDS)
-    return word
+        return False
 
 
-def _follow(store: Store, rank: int, patience: timedelta) -> str:
+class _OwnMeeting(_Meeting):
+    """The store that rank 0 serves at MASTER_ADDR. The ranks of other strategies reach it, too."""
+
+    def __init__(self, rank: int, world_size: int, patience: timedelta) -> None:
+        from torch._C._distributed_c10d import PrefixStore
+        from torch.distributed.rendezvous import rendezvous
+
+        self._all = False
+        self._count = world_size
+        if rank == 0:
+            store = _serve(world_size, patience, waits=False)
+        else:
+            tell = Timer(ANSWER_SECONDS, _say_that_it_waits, (rank, patience))
+            tell.daemon = True
+            tell.start()
+            try:
+                store, *_ = next(rendezvous("env://", rank, world_size, timeout=patience))
+            finally:
+                tell.cancel()
+        super().__init__(store, patience)
+        self.group_store = PrefixStore("default_pg", store)  # as torch does
+
+    @property
+    def seconds_of_rank_0(self) -> float:
+        """Time limit for the answer of rank 0: it answers as soon as it serves the store."""
+        return min(ANSWER_SECONDS, super().seconds_of_rank_0)
+
+    def is_complete(self, missing: Sequence[int]) -> bool:
+        """Wait up to 2 s until torch has counted as many ranks at the store as there are."""
+        from torch.distributed import DistError
+
+        if self._all:
+            super().is_complete(missing)
+            return True
+        try:
+            _serve(self._count, timedelta(seconds=1), waits=True)
+            self._all = True
+        except DistError as error:
+            self._count += "clients joined" in str(error)  # torch counts this connection from now on
+        return self._all
+
+
+def _say_that_it_waits(rank: int, patience: timedelta) -> None:
+    where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    logger.warning("rank %d still waits for rank 0 at %s, up to %g s", rank, where, patience.total_seconds())
+
+
+def _serve(count: int, timeout: timedelta, *, waits: bool) -> Store:
+    """Serve the store at MASTER_ADDR, or connect to it if this process does already."""
+    from torch._C._distributed_c10d import TCPStore
+
+    return TCPStore(
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        world_size=count,
+        is_master=True,
+        timeout=timeout,
+        wait_for_workers=waits,
+        multi_tenant=True,
+        use_libuv=os.environ.get("USE_LIBUV", "1") == "1",  # as torch.distributed.rendezvous
+    )
+
+
+class _TorchrunsMeeting(_Meeting):
+    """The part of torchrun's store for the ranks of this attempt, under a word that rank 0 chooses."""
+
+    def __init__(self, rank: int, world_size: int, patience: timedelta) -> None:
+        from torch._C._distributed_c10d import PrefixStore
+        from torch.distributed.rendezvous import rendezvous
+
+        self._whole, *_ = next(rendezvous("env://", rank, world_size, timeout=patience))
+        self._word = uuid4().hex if rank == 0 else _ask(self._whole, rank, patience)
+        super().__init__(PrefixStore(f"northbridge/{self._word}", self._whole), patience)
+
+    def leave(self) -> None:
+        """Let the store go."""
+        super().leave()
+        del self._whole
+
+    def is_complete(self, missing: Sequence[int]) -> bool:
+        """Tell the word to the ranks that ask for it.
+
+        A question may be from an ended rank. Then no rank uses the word, and a newer question follows.
+        """
+        for rank in missing:
+            if self._whole.check([f"{_ROOM}/question/{rank}"]):
+                question = self._whole.get(f"{_ROOM}/question/{rank}").decode()
+                self._whole.set(f"{_ROOM}/answer/{question}", self._word)
+        return super().is_complete(missing)
+
+
+def _ask(store: Store, rank: int, patience: timedelta) -> str:
     question = uuid4().hex
     store.set(f"{_ROOM}/question/{rank}", question)
     try:
@@ -69,6 +198,93 @@ def _follow(store: Store, rank: int, patience: timedelta) -> str:
         raise CollectiveError(
             f"rank {rank} waited {patience.total_seconds():g} s for rank 0. Fix: read torchrun's output"
         ) from error
-    word = store.get(f"{_ROOM}/answer/{question}").decode()
-    store.set(f"{_ROOM}/{word}/{rank}", "here")
-    return word
+    return store.get(f"{_ROOM}/answer/{question}").decode()
+
+
+def _compare(meeting: _Meeting, own: str, world_size: int, node_size: int) -> None:
+    """Gather on rank 0 what the ranks train on, and tell them whether they agree."""
+    answers = {0: own}
+    meeting.store.set("0", own)
+    try:
+        _gather(meeting, answers, world_size, node_size)
+    except (CollectiveError, TimeoutError) as error:
+        meeting.store.set(_VERDICT, str(error))
+        read = [f"read/{rank}" for rank in answers if rank]
+        deadline = time.monotonic() + _READ_SECONDS
+        while read and not meeting.store.check(read) and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        raise
+    meeting.store.set(_VERDICT, _AGREED)
+
+
+def _gather(meeting: _Meeting, answers: dict[int, str], world_size: int, node_size: int) -> None:
+    began, limit = time.monotonic(), meeting.patience.total_seconds()
+    complete_at: float | None = None
+    told = False
+    missing = list(range(1, world_size))
+    while missing:
+        if meeting.is_complete(missing) and complete_at is None:
+            complete_at = time.monotonic()
+        now = time.monotonic()  # before the look: no rank is missing that has answered in time
+        answers.update(_read(meeting.store, missing))
+        _reject_other_chips(answers)
+        missing = [rank for rank in missing if rank not in answers]
+        if missing and complete_at is not None and now - complete_at > min(ANSWER_SECONDS, limit):
+            raise _error_of_silence(missing, min(ANSWER_SECONDS, limit), 0, answers[0])
+        if missing and now - began > limit:
+            found = f"{say_ranks(missing)} did not join in {limit:g} s"
+            if max(answers) < node_size < world_size:
+                raise TimeoutError(found)  # MASTER_ADDR may lead them elsewhere
+            raise CollectiveError(f"{found}. Fix: read their output")
+        if missing and not told and now - began > ANSWER_SECONDS:
+            told = True
+            logger.warning("rank 0 still waits for %s, up to %g s", say_ranks(missing), limit)
+
+
+def _read(store: Store, missing: Sequence[int]) -> dict[int, str]:
+    keys = [str(rank) for rank in missing]
+    if not store.check(keys):  # one question for all, as a job may have thousands of ranks
+        keys = [key for key in keys if store.check([key])]
+    answers = store.multi_get(keys) if keys else []
+    return {int(key): shorten(answer.decode(errors="replace")) for key, answer in zip(keys, answers, strict=True)}
+
+
+def _reject_other_chips(answers: Mapping[int, str]) -> None:
+    ranks: dict[str, list[int]] = {}
+    for rank, answer in sorted(answers.items()):
+        ranks.setdefault(answer, []).append(rank)
+    if len(ranks) > 1:
+        (first, alike), *others = ranks.items()
+        found = [f"{say_ranks(alike)} {'trains' if len(alike) == 1 else 'train'} on {first}"]
+        found += [f"{say_ranks(each)} on {answer}" for answer, each in others]
+        raise CollectiveError(f"{', '.join(found)}. Fix: {_FIX}")
+
+
+def _error_of_silence(missing: Sequence[int], seconds: float, rank: int, own: str) -> CollectiveError:
+    return CollectiveError(
+        f"{say_ranks(missing)} did not answer in {seconds:g} s, and rank {rank} trains on {own}. Only strategies of"
+        f" Northbridge answer. Fix: {_FIX}"
+    )
+
+
+def _answer(meeting: _Meeting, own: str, rank: int) -> None:
+    """Tell rank 0 what this rank trains on, and wait until it tells whether the ranks agree."""
+    from torch.distributed import DistStoreError
+
+    store, seconds = meeting.store, meeting.seconds_of_rank_0
+    try:
+        store.set(str(rank), own)
+        store.wait(["0"], timedelta(seconds=seconds))
+        seconds = meeting.patience.total_seconds() + 2 * ANSWER_SECONDS  # rank 0 gives up before
+        store.wait([_VERDICT], timedelta(seconds=seconds))
+        verdict = clean(store.get(_VERDICT).decode(errors="replace"))
+        if verdict != _AGREED:
+            store.set(f"read/{rank}", "")
+    except DistStoreError as error:
+        raise _error_of_silence([0], seconds, rank, own) from error
+    except RuntimeError as error:
+        raise CollectiveError(
+            f"rank 0 ended before it met the other ranks: rank {rank} lost it. Fix: read its output"
+        ) from error
+    if verdict != _AGREED:
+        raise CollectiveError(verdict)

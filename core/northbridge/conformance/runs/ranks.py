@@ -54,7 +54,9 @@ def meet(scenario: Scenario, timeout: timedelta = LIMIT, until: Callable[[], Non
         backend.bridge.prepare_rank(index=rank, local_rank=rank, world_size=ranks)
         backend.device.select(rank)
         until()
-        process_group.start(backend.collective, rank=rank, world_size=ranks, timeout=timeout, device=device)
+        collective = backend.collective
+        store = process_group.meet(collective, rank=rank, world_size=ranks, timeout=timeout, device=device)
+        process_group.start(collective, rank=rank, world_size=ranks, timeout=timeout, device=device, store=store)
         backend.collective.assert_carries(device)
         atexit.register(_leave)
     return found

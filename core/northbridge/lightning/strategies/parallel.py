@@ -142,10 +142,12 @@ class _ParallelMixin(_ChipMixin):
             f"Initializing distributed: GLOBAL_RANK: {self.global_rank}, MEMBER:"
             f" {self.global_rank + 1}/{self.world_size}"
         )
+        store = None
         try:
-            self._start_over_library(self._timeout)
+            store = self._meet(self._timeout)
+            self._start_over_library(self._timeout, store)
         except (OSError, RuntimeError) as error:
-            reason = explain_connection_failure(run, error)
+            reason = explain_connection_failure(run, error, met=store is not None)
             if reason is None:
                 raise
             raise reason from error
@@ -154,7 +156,19 @@ class _ParallelMixin(_ChipMixin):
             f" Starting with {self.world_size} processes\n{_RULE}\n"
         )
 
-    def _start_over_library(self, timeout: timedelta | None, store: Store | None = None) -> None:
+    def _meet(self, timeout: timedelta | None, store: Store | None = None) -> Store | None:
+        return process_group.meet(
+            self.backend.collective,
+            rank=self.global_rank,
+            world_size=self.world_size,
+            timeout=timeout,
+            device=self.root_device,
+            node_size=self.num_processes,
+            store=store,
+            library=self._process_group_backend,
+        )
+
+    def _start_over_library(self, timeout: timedelta | None, store: Store | None) -> None:
         process_group.start(
             self.backend.collective,
             rank=self.global_rank,

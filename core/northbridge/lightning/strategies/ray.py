@@ -60,7 +60,7 @@ class _RayMixin(_NamespaceMixin):
         store = distributed_c10d._get_default_store()
         torch.distributed.destroy_process_group()
         _forget(group)
-        self._start_over_library(timeout, PrefixStore("northbridge", store))
+        self._start_over_library(timeout, self._meet(timeout, PrefixStore("northbridge", store)))
 
 
 def _forget(group: Any) -> None:

@@ -1,0 +1,190 @@
+"""Ranks that meet in a store: each is a thread of this process."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from torch.distributed import HashStore, PrefixStore, Store, TCPStore
+from torch.distributed.rendezvous import rendezvous as torchs_own
+
+from northbridge.conformance.runs.ports import reserve_port
+from northbridge.errors import CollectiveError
+from northbridge.launch import rendezvous
+
+FIX = ". Fix: the same accelerator= and process_group_backend= on every node"
+SOON = timedelta(seconds=60)
+
+Meet = Callable[..., "Future[Store | None]"]
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> int:
+    port = reserve_port()
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
+    return port
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as threads:
+        yield threads
+
+
+@pytest.fixture
+def begin(port: int, threads: ThreadPoolExecutor) -> Meet:
+    """Let a rank meet the others, in a thread."""
+
+    def beginning(
+        rank: int, ranks: int, trains_on: str = "hpu (hccl)", timeout: timedelta = SOON, node_size: int = 1
+    ) -> Future[Store | None]:
+        return threads.submit(
+            rendezvous.meet, trains_on, rank=rank, world_size=ranks, timeout=timeout, node_size=node_size
+        )
+
+    return beginning
+
+
+def errors(*ranks: Future[Store | None]) -> list[str]:
+    found = [rank.exception() for rank in ranks]
+    assert all(isinstance(each, CollectiveError) for each in found), found
+    return [str(each) for each in found]
+
+
+MIXED = {
+    "two chips": (["hpu (hccl)", "sdaa (tccl)"], "rank 0 trains on hpu (hccl), rank 1 on sdaa (tccl)"),
+    "two libraries": (["hpu (hccl)", "hpu (gloo)"], "rank 0 trains on hpu (hccl), rank 1 on hpu (gloo)"),
+    "three ranks": (["a (x)", "b (y)", "a (x)"], "ranks 0, 2 train on a (x), rank 1 on b (y)"),
+}
+
+
+@pytest.mark.parametrize(("trained_on", "found"), MIXED.values(), ids=MIXED)
+def test_ranks_on_other_chips_are_named_on_each(begin: Meet, trained_on: list[str], found: str) -> None:
+    count = len(trained_on)
+    others = [begin(rank, count, trained_on[rank]) for rank in range(1, count)]
+
+    ranks = [begin(0, count, trained_on[0]), *others]
+
+    assert set(errors(*ranks)) == {found + FIX}
+
+
+def test_other_chip_is_told_before_all_have_started(begin: Meet) -> None:
+    assert set(errors(begin(0, 3), begin(1, 3, "sdaa (tccl)"))) == {
+        f"rank 0 trains on hpu (hccl), rank 1 on sdaa (tccl){FIX}"
+    }
+
+
+def test_ranks_that_agree_get_one_store(begin: Meet) -> None:
+    ranks = [begin(rank, 3) for rank in range(3)]
+    stores = [rank.result() for rank in ranks]
+
+    stores[1].set("key", "word")  # type: ignore[union-attr]
+
+    assert [each.get("key") for each in stores if each] == [b"word"] * 3
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_rank_that_starts_late_is_waited_for(
+    begin: Meet, port: int, late: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The limit for an answer is not one for the start, which is the user's timeout."""
+    monkeypatch.setattr(rendezvous, "ANSWER_SECONDS", 1.0)
+    with caplog.at_level(logging.WARNING, "northbridge"):
+        early = begin(1 - late, 2)
+        while not caplog.messages:
+            time.sleep(0.01)
+        assert begin(late, 2).result()
+        assert early.result()
+
+    where = f" at 127.0.0.1:{port}" if late == 0 else ""
+    assert caplog.messages == [f"rank {1 - late} still waits for rank {late}{where}, up to 60 s"]
+
+
+@pytest.mark.parametrize("silent", [0, 1])
+def test_rank_of_another_strategy_is_named(
+    begin: Meet, threads: ThreadPoolExecutor, silent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the store, as a rank of Lightning's on the CPU is, and waits for a group of another library."""
+    monkeypatch.setattr(rendezvous, "ANSWER_SECONDS", 0.5)
+    reached = threads.submit(lambda: next(torchs_own("env://", silent, 2, timeout=SOON)))
+
+    rank = begin(1 - silent, 2)
+
+    assert errors(rank) == [
+        f"rank {silent} did not answer in 0.5 s, and rank {1 - silent} trains on hpu (hccl). Only strategies of"
+        f" Northbridge answer{FIX}"
+    ]
+    assert reached.result()
+
+
+def test_ranks_that_never_start_are_named(begin: Meet) -> None:
+    ranks = [begin(rank, 4, timeout=timedelta(seconds=1)) for rank in range(2)]
+
+    assert errors(*ranks) == ["ranks 2, 3 did not join in 1 s. Fix: read their output"] * 2
+
+
+def test_no_other_node_reaches_the_address(begin: Meet) -> None:
+    """The strategy names the address in its place."""
+    ranks = [begin(rank, 4, timeout=timedelta(seconds=1), node_size=2) for rank in range(2)]
+
+    found = ranks[0].exception()
+
+    assert isinstance(found, TimeoutError)
+    assert str(found) == "ranks 2, 3 did not join in 1 s"
+    assert errors(ranks[1]) == [str(found)]
+
+
+def test_rank_0_that_ends_meanwhile_is_named(begin: Meet, port: int) -> None:
+    store = TCPStore("127.0.0.1", port, 2, True, wait_for_workers=False)
+    meeting = PrefixStore("northbridge/chips", store)
+    meeting.set("0", "hpu (hccl)")
+    rank = begin(1, 2)
+    meeting.wait(["1"])
+
+    del meeting, store
+
+    assert errors(rank) == ["rank 0 ended before it met the other ranks: rank 1 lost it. Fix: read its output"]
+
+
+def test_kept_error_does_not_keep_the_port(begin: Meet, port: int) -> None:
+    ranks = [begin(0, 2), begin(1, 2, "sdaa (tccl)")]
+    errors(*ranks)
+
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+    again = [begin(rank, 2) for rank in range(2)]
+    assert all(each.result() for each in again)
+
+
+def test_each_attempt_of_torchrun_agrees_anew(begin: Meet, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its store keeps what the ranks of the attempts before have said."""
+    agent = TCPStore("127.0.0.1", port, None, True, wait_for_workers=False)
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+
+    first = errors(begin(0, 2), begin(1, 2, "sdaa (tccl)"))
+    stores = [each.result() for each in [begin(0, 2), begin(1, 2)]]
+    third = errors(begin(0, 2), begin(1, 2, "npu (lccl)"))
+
+    assert first == [f"rank 0 trains on hpu (hccl), rank 1 on sdaa (tccl){FIX}"] * 2
+    assert all(stores)
+    assert third == [f"rank 0 trains on hpu (hccl), rank 1 on npu (lccl){FIX}"] * 2
+    assert agent
+
+
+def test_ranks_in_a_given_store_are_compared(threads: ThreadPoolExecutor) -> None:
+    """Ray's workers have met before."""
+    store = HashStore()
+    ranks = [
+        threads.submit(rendezvous.meet, chip, rank=rank, world_size=2, timeout=SOON, store=store)
+        for rank, chip in enumerate(("hpu (hccl)", "sdaa (tccl)"))
+    ]
+
+    assert errors(*ranks) == [f"rank 0 trains on hpu (hccl), rank 1 on sdaa (tccl){FIX}"] * 2
