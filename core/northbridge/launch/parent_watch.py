@@ -1,8 +1,9 @@
-"""Watch of the launching process: ranks started as scripts end if it was killed, or failed.
+"""Watch of the launching process: its ranks end if it was killed, or failed.
 
 Ranks that train notice a lost peer by themselves. A rank that still waits for rank 0 to appear does not: it would wait
 for half an hour, with no process left to stop it. Neither does a rank that hangs after rank 0 has given up waiting.
-After the ranks have met, rank 0 may end normally before the others, which then go on.
+After the ranks have met, rank 0 may end normally before the others, which then go on. Ranks that are spawned or forked
+have a parent that waits for them. torch sends them SIGINT when it is gone, which a script started with ``&`` ignores.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import multiprocessing
 import os
 import signal
 import stat
@@ -53,6 +55,22 @@ def end_with_launcher(*, starts_ranks: bool) -> None:
             _lock(handle)
         atexit.register(_tell_how_it_ends, handle, Path(alive))
         hand_down(_LAUNCHER, f"{os.getpid()} {alive}")
+
+
+@contextlib.contextmanager
+def end_with_parent() -> Iterator[None]:
+    """Let this rank, which was spawned or forked, end inside the ``with`` if its parent does. POSIX only, as above."""
+    parent = multiprocessing.parent_process()
+    if os.name != "posix" or parent is None or parent.pid is None:
+        yield
+        return
+    # The parent of a rank of a fork server is the server, which ends with the process that asked it.
+    watch = _Watch(os.getppid() if _is_running(parent.pid) else 0, None)
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.stop()
 
 
 def _tell_how_it_ends(handle: int, alive: Path) -> None:
@@ -101,7 +119,7 @@ def _lock(file: int) -> None:
 class _Watch(threading.Thread):
     """Ends this rank if the process that started it was killed, or has failed."""
 
-    def __init__(self, launcher: int, alive: Path) -> None:
+    def __init__(self, launcher: int, alive: Path | None) -> None:
         super().__init__(name="launcher", daemon=True)
         self._launcher, self._alive = launcher, alive
         self._stopped = threading.Event()
@@ -110,7 +128,6 @@ class _Watch(threading.Thread):
         """Stop watching, and return after the thread has ended."""
         self._stopped.set()
         self.join()
-        _watching.release()
 
     def run(self) -> None:
         has_met_the_others = False
@@ -125,10 +142,12 @@ class _Watch(threading.Thread):
             return
         logger.error("the process that started this rank %s, and this rank ends with it", how)
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(_GRACE_SECONDS)
-        os.kill(os.getpid(), signal.SIGKILL)
+        if not self._stopped.wait(_GRACE_SECONDS):
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _how_it_ended(self, has_met_the_others: bool) -> str:
+        if self._alive is None:
+            return "ended"
         with contextlib.suppress(OSError), _open_own(self._alive, os.O_RDONLY) as file:
             return _FAILED if os.read(file, len(_FAILED)) == _FAILED.encode() else _KILLED
         return "" if has_met_the_others else "ended before the ranks had met"

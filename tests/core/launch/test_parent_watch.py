@@ -1,16 +1,19 @@
-"""Ranks that were started as scripts, when the process that started them is gone before it has met them."""
+"""Ranks whose launching process is gone."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.scripts import start_python
@@ -192,12 +195,44 @@ def test_a_file_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytes
     assert parent_watch._Watch(1, left)._how_it_ended(True) == ""
 
 
-def test_a_watch_that_is_stopped_leaves_no_thread_behind(tmp_path: Path) -> None:
-    assert parent_watch._watching.acquire(blocking=False)
-    watch = parent_watch._Watch(os.getppid(), tmp_path / "alive")
+PARENT = """
+import multiprocessing, os, signal, sys, time
+from northbridge.launch.parent_watch import end_with_parent
 
-    watch.start()
-    watch.stop()
+def work():
+    with end_with_parent():
+        print("the rank works", flush=True)
+        time.sleep(100)
 
-    assert not watch.is_alive()
-    assert not parent_watch._watching.locked()  # and the next may watch
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for a script that is started with &
+    context = multiprocessing.get_context(sys.argv[1])
+    rank = context.Process(target=work)
+    rank.start()
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_rank_of_a_killed_parent_ends(tmp_path: Path, method: str) -> None:
+    (tmp_path / "parent.py").write_text(PARENT)
+    with start_python(
+        "parent.py", method, folder=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as parent:
+        assert parent.stdin
+        assert parent.stdout
+        assert parent.stdout.readline() == "the rank works\n"
+        parent.stdin.close()
+        said = parent.stdout.read()  # it ends with the last process that has the pipe
+
+    assert said.startswith("the process that started this rank ended, and this rank ends with it\n")
+
+
+def test_rank_that_is_done_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: SimpleNamespace(pid=os.getppid()))
+
+    with parent_watch.end_with_parent():
+        assert "launcher" in {each.name for each in threading.enumerate()}
+
+    assert "launcher" not in {each.name for each in threading.enumerate()}

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 import northbridge
 from northbridge.conformance.runs.ports import reserve_port
-from northbridge.launch.process_group import start
+from northbridge.launch.process_group import meet, start
 
 CPU = torch.device("cpu")
 
@@ -46,7 +46,7 @@ def test_torchcomms_is_refused_by_its_variable(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(dist, "init_process_group", lambda *args, **kwargs: asked.update(kwargs))
     config = pytest.importorskip("torch.distributed.config", reason="torchcomms came with torch 2.13")
     with config.patch(use_torchcomms=True), pytest.raises(northbridge.VariableError) as caught:
-        start(ACCL(), rank=0, world_size=1, timeout=None, device=CPU)
+        meet(ACCL(), rank=0, world_size=1, timeout=None, device=CPU)
 
     assert not asked
     assert caught.value.variable == "TORCH_DISTRIBUTED_USE_TORCHCOMMS"

@@ -11,6 +11,7 @@ from typing import Any
 
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.launch.group_end import resume
+from northbridge.launch.parent_watch import end_with_parent
 from northbridge.lightning.accelerators.held import held
 from northbridge.lightning.launchers.dead_ranks import name_killed_ranks
 from northbridge.lightning.namespaces import _NamespaceMixin
@@ -54,7 +55,8 @@ class _MultiProcessingLauncherMixin(_NamespaceMixin):
 
     def _wrapping_function(self, *args: Any, **kwargs: Any) -> None:
         try:
-            super()._wrapping_function(*args, **kwargs)
+            with end_with_parent():
+                super()._wrapping_function(*args, **kwargs)
         except KeyboardInterrupt:
             # torch counts it as success, and the first process would wait for results that never come.
             raise SystemExit(130) from None

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from tests.core.lightning.conftest import Build
@@ -64,6 +65,23 @@ def test_neither_a_search_nor_a_strategy_leaves_variables(build: Build, nothing_
     build(accelerator="cpu_sim", devices=2, strategy="ddp")
 
     assert dict(os.environ) == before
+
+
+def test_a_rank_is_watched_while_it_works(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with its parent, also where SIGINT is ignored."""
+    seen: list[str] = []
+
+    @contextmanager
+    def watch() -> Iterator[None]:
+        seen.append("begins")
+        yield
+        seen.append("ends")
+
+    monkeypatch.setattr(multiprocessing, "end_with_parent", watch)
+    with pytest.raises(ValueError, match="mine"):
+        work(ValueError("mine"))
+
+    assert seen == ["begins"]  # and its end was inside
 
 
 @pytest.mark.parametrize(("end", "code"), [(SystemExit(), 1), (SystemExit(0), 1), (SystemExit(3), 3)])
