@@ -43,6 +43,12 @@ def resume(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
+def wait_longer(seconds: float) -> None:
+    """Let this process wait ``seconds`` more before it has to have ended, if it has left its process group."""
+    if _kept:
+        _end_within(_limit + seconds)
+
+
 def _leave(limit: timedelta | None, launcher: Any) -> None:
     import torch.distributed
 
@@ -61,6 +67,8 @@ def _leave(limit: timedelta | None, launcher: Any) -> None:
 
 
 def _end_within(seconds: float) -> None:
+    global _limit
+    _limit = seconds
     # A thread in C, because the library may wait while it holds the GIL, or after Python's threads have ended.
     nowhere = open(os.devnull, "w")  # noqa: SIM115 - for the stacks; open until the process ends
     faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
@@ -68,3 +76,4 @@ def _end_within(seconds: float) -> None:
 
 
 _kept: list[object] = []
+_limit = 0.0

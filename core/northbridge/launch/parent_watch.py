@@ -64,8 +64,7 @@ def end_with_parent() -> Iterator[None]:
     if os.name != "posix" or parent is None or parent.pid is None:
         yield
         return
-    # The parent of a rank of a fork server is the server, which ends with the process that asked it.
-    watch = _Watch(os.getppid() if _is_running(parent.pid) else 0, None)
+    watch = _Watch(parent.pid, None)
     watch.start()
     try:
         yield
@@ -131,7 +130,7 @@ class _Watch(threading.Thread):
 
     def run(self) -> None:
         has_met_the_others = False
-        while os.getppid() == self._launcher:
+        while self._launcher_lives():
             has_met_the_others = has_met_the_others or _has_process_group()
             if self._stopped.wait(_LOOK_SECONDS):
                 return
@@ -144,6 +143,10 @@ class _Watch(threading.Thread):
         os.kill(os.getpid(), signal.SIGTERM)
         if not self._stopped.wait(_GRACE_SECONDS):
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def _launcher_lives(self) -> bool:
+        # A rank of a fork server has that server for its parent.
+        return _is_running(self._launcher) if self._alive is None else os.getppid() == self._launcher
 
     def _how_it_ended(self, has_met_the_others: bool) -> str:
         if self._alive is None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ANSWER_SECONDS = 30.0
 """Time limit for the answer of a rank that has reached the store."""
 
+_REACH_SECONDS = 5.0
 _READ_SECONDS = 10.0  # for the other ranks to read why rank 0 fails, before its store is gone
 _LOOK_SECONDS = 0.01
 _ROOM = "northbridge/meeting"
@@ -126,17 +127,17 @@ class _OwnMeeting(_Meeting):
         return min(ANSWER_SECONDS, super().seconds_of_rank_0)
 
     def is_complete(self, missing: Sequence[int]) -> bool:
-        """Wait up to 2 s until torch has counted as many ranks at the store as there are."""
+        """Wait some seconds until torch has counted as many connections to the store as there are ranks."""
         from torch.distributed import DistError
 
         if self._all:
             super().is_complete(missing)
             return True
         try:
-            _serve(self._count, timedelta(seconds=1), waits=True)
+            _serve(self._count, min(self.patience, timedelta(seconds=_REACH_SECONDS)), waits=True)
             self._all = True
-        except DistError as error:
-            self._count += "clients joined" in str(error)  # torch counts this connection from now on
+        except DistError:
+            self._count += 1  # torch counts this connection from now on
         return self._all
 
 

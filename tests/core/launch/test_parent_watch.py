@@ -202,7 +202,7 @@ from northbridge.launch.parent_watch import end_with_parent
 def work():
     with end_with_parent():
         print("the rank works", flush=True)
-        time.sleep(100)
+        time.sleep(60)
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for a script that is started with &

@@ -29,6 +29,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(port))
     monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
+    monkeypatch.setattr(rendezvous, "_REACH_SECONDS", 1.0)
     return port
 
 

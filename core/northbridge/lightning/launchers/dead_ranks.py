@@ -1,18 +1,68 @@
-"""Names of the ranks that died before this one failed; a library that loses connections cannot name them."""
+"""Names of the ranks that died: before this one failed, as a library that loses connections cannot name them, or later.
+
+A rank that dies after the last collective fails no other rank.
+"""
 
 from __future__ import annotations
 
+import atexit
+import logging
+import os
 import signal
 import sys
 import time
+from functools import cache
 from subprocess import Popen
 from typing import Any
 
+from northbridge.launch.group_end import wait_longer
 from northbridge.process_record import logger
 from northbridge.processes.endings import describe_exit
 
 _PATIENCE_SECONDS = 1.0  # a process that was killed loses its connections a moment before it has an exit code
 _TOGETHER_SECONDS = 0.1  # ranks that are killed together do not end in the same instant
+_END_SECONDS = 30.0  # for the other ranks to end after this one
+
+_scripts: dict[int, Popen[Any]] = {}  # by rank
+
+
+@cache
+def end_as_ranks_end() -> None:
+    """Let this process end with exit code 1 if a rank that it has started as a script fails, even after the training.
+
+    Called before Lightning starts any, and before what else is to happen at the end of the process is registered.
+    """
+    atexit.register(_end_as_ranks_end)
+
+
+def note_scripts(launcher: Any, rank: int) -> None:
+    """Note the ranks that ``launcher`` has started as scripts from ``rank``, the first of its node."""
+    _scripts.update((number, each) for number, each in enumerate(launcher.procs, start=rank + 1))
+
+
+def _end_as_ranks_end() -> None:
+    if getattr(sys, "last_value", None) is not None:
+        return  # this process has failed, and its error names them
+    wait_longer(_END_SECONDS)
+    deadline = time.monotonic() + _END_SECONDS
+    while not any(codes := [each.poll() for each in _scripts.values()]) and None in codes:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    if any(codes):
+        time.sleep(_TOGETHER_SECONDS)
+    for number, script in _scripts.items():
+        code, which = script.poll(), f"rank {number} (process {script.pid})"
+        if code:
+            logger.error("%s %s; this run ends with exit code 1", which, describe_exit(code))
+        elif code is None and not any(codes):
+            logger.warning("%s still runs after %g s, and is left alone", which, _END_SECONDS)
+    if any(codes):
+        # An error at this point does not change the exit code.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def name_dead_ranks(error: BaseException, launcher: Any, rank: int) -> None:
@@ -31,8 +81,8 @@ def name_dead_ranks(error: BaseException, launcher: Any, rank: int) -> None:
     time.sleep(_TOGETHER_SECONDS)
     for number, script in enumerate(scripts, start=rank + 1):
         code = script.poll()
-        if code:
-            above = "" if code < 0 else "; its error is printed above"
+        if code is not None:
+            above = "" if code < 0 else "; its error is printed above" if code else ", before this rank"
             _add(error, f"rank {number} (process {script.pid}) {describe_exit(code)}{above}")
 
 

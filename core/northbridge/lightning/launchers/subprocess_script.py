@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from northbridge.lightning.launchers.dead_ranks import note_scripts
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.processes.environment import children_listen
 
@@ -22,3 +23,4 @@ class _SubprocessScriptLauncherMixin(_NamespaceMixin):
     def _call_children_scripts(self) -> None:
         with children_listen():
             super()._call_children_scripts()
+        note_scripts(self, self.strategy.node_rank * self.strategy.num_processes)

@@ -13,7 +13,7 @@ from northbridge.launch.group_end import leave_at_the_end, note_failure
 from northbridge.launch.meeting_point import find_address
 from northbridge.launch.parent_watch import end_with_launcher
 from northbridge.lightning.accelerators.accelerator import LARGEST_SEED, seed_of_environment
-from northbridge.lightning.launchers.dead_ranks import name_dead_ranks
+from northbridge.lightning.launchers.dead_ranks import end_as_ranks_end, name_dead_ranks
 from northbridge.lightning.strategies.chip import _ChipMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_unsupported
 
@@ -68,6 +68,7 @@ class _ParallelMixin(_ChipMixin):
                 self._launcher.strategy = self
             else:
                 self.assert_environment()  # no launcher of ours starts the ranks
+            end_as_ranks_end()
             end_with_launcher(starts_ranks=not self.cluster_environment.creates_processes_externally)
 
     def assert_environment(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -9,9 +10,11 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.scripts import run_python
 from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException
 
 from northbridge.lightning.launchers.dead_ranks import name_dead_ranks, name_killed_ranks
@@ -58,14 +61,16 @@ def test_raising_rank_is_named_by_its_global_number(start: Start) -> None:
     assert f"rank 5 (process {raised.pid}) ended with exit code 3; its error is printed above" in told(error)
 
 
-def test_ranks_that_live_or_ended_well_are_not_named(start: Start) -> None:
+def test_rank_that_left_early_is_named(start: Start) -> None:
+    """An exit of the user's, in the middle of the training, is no error of that rank."""
     done, alive = start("pass"), start("input()")
     done.wait()
-    error = RuntimeError("out of memory")
+    error = RuntimeError("Connection closed by peer")
 
     name_dead_ranks(error, SimpleNamespace(procs=[done, alive]), rank=0)
 
-    assert told(error) == "RuntimeError: out of memory\n"
+    named = f"rank 1 (process {done.pid}) ended with exit code 0, before this rank"
+    assert told(error) == f"RuntimeError: Connection closed by peer\n{named}\n"
 
 
 @pytest.mark.parametrize(
@@ -124,3 +129,38 @@ def test_ranks_that_torch_killed_after_an_error_are_not_named() -> None:
     name_killed_ranks(error, rank=0)
 
     assert "was killed" not in told(error)
+
+
+TRAINED = """
+import subprocess, sys
+from types import SimpleNamespace
+from northbridge.lightning.launchers import dead_ranks
+
+dead_ranks._END_SECONDS = 0.5 if sys.argv[1] == "leaves" else 30.0
+dead_ranks.end_as_ranks_end()
+procs = [subprocess.Popen([sys.executable, "-c", code]) for code in sys.argv[2:]]
+dead_ranks.note_scripts(SimpleNamespace(procs=procs), 0)
+print([each.pid for each in procs])
+if sys.argv[1] == "fails":
+    raise SystemError("rank 0 failed")
+"""
+KILLED, WELL, HANGS = "import os; os.kill(os.getpid(), 9)", "pass", "import time; time.sleep(5)"
+ENDS = {
+    "killed": (["", WELL, KILLED], 1, ["rank 2 (process {1}) was killed by SIGKILL; this run ends with exit code 1"]),
+    "exit code": (["", "exit(3)"], 1, ["rank 1 (process {0}) ended with exit code 3; this run ends with exit code 1"]),
+    "well": (["", WELL, WELL], 0, []),
+    "outlives": (["leaves", HANGS], 0, ["rank 1 (process {0}) still runs after 0.5 s, and is left alone"]),
+    "rank 0 fails": (["fails", KILLED], 1, ["SystemError: rank 0 failed"]),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "named"), ENDS.values(), ids=ENDS)
+def test_run_ends_as_its_ranks(tmp_path: Path, arguments: list[str], code: int, named: list[str]) -> None:
+    """A rank may die after the last collective, when no other rank can notice."""
+    ran = run_python("-c", TRAINED, *arguments, folder=tmp_path)
+
+    assert ran.returncode == code
+    assert ran.stdout.startswith("["), ran.stderr  # what was printed is written
+    pids = json.loads(ran.stdout)
+    said = ran.stderr.splitlines()
+    assert said[-1:] == [each.format(*pids) for each in named]
