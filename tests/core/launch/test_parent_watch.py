@@ -217,9 +217,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_rank_of_a_killed_parent_ends(tmp_path: Path, method: str) -> None:
     (tmp_path / "parent.py").write_text(PARENT)
-    with start_python(
-        "parent.py", method, folder=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as parent:
+    with start_python("parent.py", method, folder=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.STDOUT) as parent:
         assert parent.stdin
         assert parent.stdout
         assert parent.stdout.readline() == "the rank works\n"

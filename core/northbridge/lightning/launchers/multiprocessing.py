@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
-from multiprocessing import active_children
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import active_children, get_context
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from northbridge.errors import ArgumentsError, UnsupportedError
@@ -40,7 +43,7 @@ class _MultiProcessingLauncherMixin(_NamespaceMixin):
         self._strategy.announce()  # here, once: each launch starts new ranks
         others = set(active_children())
         try:
-            with children_listen():
+            with children_listen(), _noticing_lost_results(self._start_method):
                 return super().launch(*args, **kwargs)
         except BaseException as error:
             # Ctrl-C in this process only would leave the ranks training, and this process waiting for them.
@@ -70,6 +73,38 @@ class _MultiProcessingLauncherMixin(_NamespaceMixin):
             if isinstance(error, RuntimeError):
                 _let_first_end(siblings)
             raise
+
+
+class _Results(SimpleQueue[Any]):
+    """What rank 0 sends to its parent, which reads it after the ranks have ended."""
+
+    def get(self) -> Any:
+        """Return it. Raises ``RuntimeError`` if it is not there: the parent would wait for ever."""
+        if self.empty():
+            raise RuntimeError(
+                "the first rank ended with exit code 0, as by os._exit(0), before its work was done. Fix: let it"
+                " return, or raise an error"
+            )
+        return super().get()
+
+
+@contextmanager
+def _noticing_lost_results(start_method: str) -> Iterator[None]:
+    """Let the next queue that this thread makes for ranks be one that notices lost results."""
+    context: Any = get_context(start_method)
+    thread = get_ident()
+
+    def make() -> Any:
+        if get_ident() != thread:
+            return type(context).SimpleQueue(context)
+        vars(context).pop("SimpleQueue", None)
+        return _Results(ctx=context)
+
+    context.SimpleQueue = make
+    try:
+        yield
+    finally:
+        vars(context).pop("SimpleQueue", None)
 
 
 def _is_of_pickling(error: BaseException) -> bool:

@@ -62,7 +62,7 @@ def test_raising_rank_is_named_by_its_global_number(start: Start) -> None:
 
 
 def test_rank_that_left_early_is_named(start: Start) -> None:
-    """An exit of the user's, in the middle of the training, is no error of that rank."""
+    """The user's code may exit in the middle of the training, without an error."""
     done, alive = start("pass"), start("input()")
     done.wait()
     error = RuntimeError("Connection closed by peer")

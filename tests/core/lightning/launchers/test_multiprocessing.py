@@ -7,7 +7,11 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.queues import SimpleQueue
+from typing import Any
 
 import pytest
 from tests.core.lightning.conftest import Build
@@ -97,6 +101,20 @@ def test_a_rank_that_is_interrupted_is_not_a_success_either(work: Work) -> None:
         work(KeyboardInterrupt())
 
     assert left.value.code == 130
+
+
+def test_lost_results_are_not_waited_for() -> None:
+    """A rank that calls ``os._exit(0)`` sends none, and torch counts it as success."""
+    context: Any = get_context("fork")
+    with multiprocessing._noticing_lost_results("fork"), ThreadPoolExecutor(1) as another_thread:
+        others = another_thread.submit(context.SimpleQueue).result()
+        results, users = context.SimpleQueue(), context.SimpleQueue()
+
+    with pytest.raises(RuntimeError, match=r"the first rank ended with exit code 0, .* Fix: let it return"):
+        results.get()
+    results.put(7)
+    assert results.get() == 7
+    assert {type(each) for each in (users, others, context.SimpleQueue())} == {SimpleQueue}
 
 
 def test_an_error_of_the_users_goes_home_as_it_is(work: Work) -> None:
