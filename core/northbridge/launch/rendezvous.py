@@ -77,6 +77,8 @@ def meet(
 class _Meeting:
     """A store that the ranks were given, and which of them have reached it is not known."""
 
+    has_users_address = False
+
     def __init__(self, store: Store, patience: timedelta) -> None:
         from torch._C._distributed_c10d import PrefixStore
 
@@ -101,6 +103,8 @@ class _Meeting:
 
 class _OwnMeeting(_Meeting):
     """The store that rank 0 serves at MASTER_ADDR. The ranks of other strategies reach it, too."""
+
+    has_users_address = True
 
     def __init__(self, rank: int, world_size: int, patience: timedelta) -> None:
         from torch._C._distributed_c10d import PrefixStore
@@ -233,10 +237,12 @@ def _gather(meeting: _Meeting, answers: dict[int, str], world_size: int, node_si
         if missing and complete_at is not None and now - complete_at > min(ANSWER_SECONDS, limit):
             raise _error_of_silence(missing, min(ANSWER_SECONDS, limit), 0, answers[0])
         if missing and now - began > limit:
-            found = f"{say_ranks(missing)} did not join in {limit:g} s"
-            if max(answers) < node_size < world_size:
-                raise TimeoutError(found)  # MASTER_ADDR may lead them elsewhere
-            raise CollectiveError(f"{found}. Fix: read their output")
+            found = f"{say_ranks(missing)} did not answer in {limit:g} s"
+            if meeting.has_users_address and max(answers) < node_size < world_size:
+                raise TimeoutError(found)  # the address may lead the other nodes elsewhere
+            raise CollectiveError(
+                f"{found}: not started, or without a strategy of Northbridge. Fix: read the output there"
+            )
         if missing and not told and now - began > ANSWER_SECONDS:
             told = True
             logger.warning("rank 0 still waits for %s, up to %g s", say_ranks(missing), limit)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 import pytest
-from torch.distributed import HashStore, Store
+from torch._C._distributed_c10d import HashStore, Store
 
 from northbridge.launch.cluster import check_environment, check_numbers
 from northbridge.launch.environment import Launcher, Run

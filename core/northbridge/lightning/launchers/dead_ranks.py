@@ -15,6 +15,7 @@ from functools import cache
 from subprocess import Popen
 from typing import Any
 
+from northbridge.errors import CollectiveError
 from northbridge.launch.group_end import wait_longer
 from northbridge.process_record import logger
 from northbridge.processes.endings import describe_exit
@@ -73,7 +74,7 @@ def name_dead_ranks(error: BaseException, launcher: Any, rank: int) -> None:
     """
     # Ranks that are spawned or forked are not this process's children: name_killed_ranks() names them in their parent.
     scripts = [each for each in getattr(launcher, "procs", ()) if isinstance(each, Popen)]
-    if not isinstance(error, RuntimeError) or not scripts:
+    if not isinstance(error, (RuntimeError, CollectiveError)) or not scripts:
         return
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not any(script.poll() for script in scripts) and time.monotonic() < deadline:

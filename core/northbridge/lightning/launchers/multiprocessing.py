@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import get_ident
 from typing import Any
 
-from northbridge.errors import ArgumentsError, UnsupportedError
+from northbridge.errors import ArgumentsError, CollectiveError, UnsupportedError
 from northbridge.launch.group_end import resume
 from northbridge.launch.parent_watch import end_with_parent
 from northbridge.lightning.accelerators.held import held
@@ -70,7 +70,7 @@ class _MultiProcessingLauncherMixin(_NamespaceMixin):
             siblings = _siblings()
             # torch then sends SIGTERM to the other ranks, which does not reach a stopped process.
             resume(siblings)
-            if isinstance(error, RuntimeError):
+            if isinstance(error, (RuntimeError, CollectiveError)):
                 _let_first_end(siblings)
             raise
 
