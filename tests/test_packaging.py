@@ -123,7 +123,6 @@ def test_the_wheel_announces_its_entry_points(wheel: Path, listing: list[str]) -
     }
     assert groups["northbridge.distributions"].keys() >= APART  # an error names what to install
     assert groups == {
-        "pytest11": {"northbridge": "northbridge.conformance.pytest_plugin"},
         "console_scripts": {"northbridge": "northbridge.cli.app:main"},
         "northbridge.backends": {
             "cpu_sim": "northbridge_cpu_sim",

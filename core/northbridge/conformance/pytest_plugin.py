@@ -1,4 +1,7 @@
-"""The pytest plugin that makes a backend's own tests judge as the command does; pytest loads it by itself.
+"""The pytest plugin that makes a backend's own tests judge as the command does.
+
+pytest does not load it by itself: ``addopts = ["-p", "northbridge.conformance.pytest_plugin"]``. It acts on tests of the
+suite alone.
 
 A test of an adopted class passes if the backend denies a feature and the feature is refused. It fails if that feature
 works. If the backend leaves the claim unknown, the test is skipped with its outcome, because it proves nothing.
@@ -19,9 +22,11 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Put the verdict on the backend into a test's report."""
+    from northbridge.conformance.suite import suite_of
+
     report = yield
-    suite: Any = getattr(item, "cls", None)
-    backend: str = getattr(suite, "adopted_for", "")
+    suite = suite_of(item)
+    backend = suite.adopted_for if suite else ""
     if backend and report.when != "teardown" and not report.skipped:
         _judge(item, backend, call, report)
     return report
@@ -30,16 +35,15 @@ def pytest_runtest_makereport(
 def _judge(item: pytest.Item, backend: str, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     from northbridge.conformance.runner.recorder import claims_of, classify
     from northbridge.conformance.verdict import Ending, Verdict, judge
-    from northbridge.errors import NorthbridgeError
 
     names = claims_of(item)
     if not names or (call.excinfo is None and report.when != "call"):
         return
     try:
         shown = {name: claim for name, claim in _claims(backend).items() if name in names}
-    except NorthbridgeError as error:  # if the backend cannot report its claims, a failed test stays failed
-        if report.passed:
-            report.outcome, report.longrepr = "failed", str(error)
+    except Exception as error:  # noqa: BLE001  # a vendor's code may raise anything
+        if report.passed:  # a failed test stays failed
+            report.outcome, report.longrepr = "failed", f"{type(error).__name__}: {error}"
         return
     if all(claim.answer == "yes" for claim in shown.values()):
         return

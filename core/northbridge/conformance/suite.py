@@ -16,6 +16,9 @@ from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.step_by_step import run_steps
 from northbridge.lightning.namespaces import NAMESPACES
 
+JUDGES = (f"{__package__}.pytest_plugin", f"{__package__}.runner.recorder")
+"""The pytest plugins that judge the suite's tests: they import this module, which asks pytest whether it has one."""
+
 MODELS = ("mlp", "convnet", "transformer", "tied")
 """The models that every way of training is tested with."""
 
@@ -150,6 +153,14 @@ class Suite:
     advice: ClassVar[str] = ""
     """The place where the vendor of a failing backend should look."""
 
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Reject the collection if nothing judges the tests; pytest calls it for each function of the class."""
+        if not any(map(metafunc.config.pluginmanager.has_plugin, JUDGES)):
+            raise pytest.Collector.CollectError(
+                f"{type(self).__qualname__}: pytest has not loaded Northbridge's plugin, which judges these tests."
+                f' Fix: addopts = ["-p", "{JUDGES[0]}"] in [tool.pytest.ini_options]'
+            )
+
     @pytest.fixture
     def backend(self) -> str:
         """The backend's name."""
@@ -178,6 +189,7 @@ class NamespaceSuite(Suite):
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Make a test for each run; pytest calls it for each function of the class."""
+        super().pytest_generate_tests(metafunc)
         words = {1: "one device", 2: "two devices", 4: "four devices"}
         names = ("namespace", "devices") if "devices" in metafunc.fixturenames else ("namespace",)
         values = self.runs if len(names) == 2 else tuple((namespace,) for namespace, _ in self.runs)
@@ -231,6 +243,12 @@ class EqualWeights(NamespaceSuite):
 
         # Parameters only: each rank has its own batch norm statistics.
         assert learnt == learnt[:1] * devices
+
+
+def suite_of(item: pytest.Item) -> type[Suite] | None:
+    """Return the class of a test of the suite; None for a test of another kind, which is not ours to judge."""
+    owner: Any = getattr(item, "cls", None)
+    return owner if isinstance(owner, type) and issubclass(owner, Suite) else None
 
 
 def require(namespace: str) -> None:

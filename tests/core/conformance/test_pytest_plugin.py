@@ -78,19 +78,96 @@ class TestOfAnAbsentBackend(Suite):
         pass
 
 
+class Broken:
+    @property
+    def capabilities(self):
+        raise ValueError("the card has no name")
+
+
+northbridge.discovery.declared._declared["broken"] = Broken()
+
+
+class TestOfABrokenBackend(Suite):
+    level = "C1"
+    adopted_for = "broken"
+
+    @shows("views")
+    def test_its_claims_raise(self):
+        pass
+
+
 def test_of_somebody_else():
     raise UnsupportedError("float16 was asked for", capability="float16")
+
+
+class Probe:
+    '''An instrument, which a plugin of chips must not touch.'''
+
+    calls = []
+
+    def select(self, index):
+        self.calls.append(index)
+
+    def synchronize(self):
+        self.calls.append("synchronize")
+
+
+class TestOfAStranger:
+    adopted_for = 5
+    claims = "views"
+    level = "C1"
+
+    @pytest.fixture
+    def chip(self):
+        return Probe()
+
+    @pytest.fixture
+    def device(self):
+        return "probe"
+
+    @pytest.fixture
+    def index(self):
+        return 3
+
+    def test_strangers_fixtures_are_not_called(self, chip, device, index):
+        assert chip.calls == []
+
+    def test_strangers_class_is_not_judged(self):
+        raise UnsupportedError("float16 was asked for", capability="float16")
+
+
+class TestProbe(TestOfAStranger, Suite):
+    adopted_for = "cpu_sim"
+
+    def test_class_of_ours_with_other_fixtures(self, chip, device, index):
+        assert chip.calls == []
 """
+
+FORGOTTEN = """
+from northbridge.conformance.levels import C0
+
+
+class TestC0(C0):
+    backend = "cpu_sim"
+
+
+def test_of_somebody_else():
+    pass
+"""
+
+
+def run_pytest(folder: Path, tests: str, ini: str, *options: str) -> str:
+    """Return the output of pytest for a file of ``tests``."""
+    (folder / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
+    (folder / "test_sample.py").write_text(tests)
+    command = [sys.executable, "-m", "pytest", "-v", "-rs", "-p", "no:cacheprovider", "--tb=short", *options]
+    return subprocess.run([*command, folder], cwd=folder, capture_output=True, text=True, check=False).stdout
 
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return pytest's output for the sample."""
-    folder: Path = tmp_path_factory.mktemp("sample")
-    (folder / "pytest.ini").write_text("[pytest]\n")
-    (folder / "test_sample.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-v", "-rs", "-p", "no:cacheprovider", "--tb=short", str(folder)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+    return run_pytest(tmp_path_factory.mktemp("sample"), TESTS, "addopts = -p northbridge.conformance.pytest_plugin")
 
 
 @pytest.mark.parametrize(
@@ -106,6 +183,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("denied_and_what_it_needs_is_refused", "SKIPPED"),
         ("of_no_claim", "FAILED"),
         ("of_somebody_else", "FAILED"),
+        ("its_claims_raise", "FAILED"),
+        ("strangers_fixtures_are_not_called", "PASSED"),
+        ("strangers_class_is_not_judged", "FAILED"),
+        ("class_of_ours_with_other_fixtures", "PASSED"),
         ("its_claims_are_unreadable_and_it_fails", "FAILED"),
         ("its_claims_are_unreadable_and_it_works", "FAILED"),
     ],
@@ -128,4 +209,15 @@ def test_what_is_unknown_is_told_with_what_came_of_it(said: str) -> None:
 
 def test_where_the_claims_cannot_be_read_the_reason_is_told(said: str) -> None:
     assert "E   AssertionError: it copies" in said
+    assert "\nValueError: the card has no name\n" in said
     assert "nobody" in said.partition("test_its_claims_are_unreadable_and_it_works")[2]
+
+
+def test_suite_without_the_plugin_is_not_collected(tmp_path: Path) -> None:
+    said = run_pytest(tmp_path, FORGOTTEN, "", "--continue-on-collection-errors")
+
+    assert "1 passed" in said
+    assert (
+        "TestC0.TestDeclaration: pytest has not loaded Northbridge's plugin, which judges these tests."
+        ' Fix: addopts = ["-p", "northbridge.conformance.pytest_plugin"] in [tool.pytest.ini_options]\n'
+    ) in said

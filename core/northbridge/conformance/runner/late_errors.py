@@ -6,9 +6,12 @@ Many chips raise an error, or hang, only when the process waits for the device, 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from northbridge.device import Device
 
 UNUSABLE = pytest.StashKey[bool]()
 """True for a test after which the device takes no more work in this process."""
@@ -16,25 +19,31 @@ UNUSABLE = pytest.StashKey[bool]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Wait for the device before and after a test that uses one; raise the error unless the test raised its own."""
-    used: dict[str, Any] = getattr(item, "funcargs", {})
-    chip: Any = used.get("chip")
-    if not ("device" in used and "index" in used and hasattr(chip, "synchronize")):
+    """Wait for the device before and after a test of the suite that uses one, and raise the error.
+
+    The test's own error comes first.
+    """
+    from northbridge.conformance.suite import suite_of
+    from northbridge.device import Device
+
+    used: dict[str, Any] = getattr(item, "funcargs", {}) if suite_of(item) else {}
+    chip, index = used.get("chip"), used.get("index")
+    if not (isinstance(chip, Device) and isinstance(index, int) and "device" in used):
         return (yield)
-    if early := _wait(chip, used["index"]):  # what the test's fixtures have begun
+    if early := _wait(chip, index):  # what the test's fixtures have begun
         raise early
     late = None
     try:
         result = yield
     finally:
-        late = _wait(chip, used["index"])
-        item.stash[UNUSABLE] = late is not None and _wait(chip, used["index"]) is not None
+        late = _wait(chip, index)
+        item.stash[UNUSABLE] = late is not None and _wait(chip, index) is not None
     if late is not None:
         raise late
     return result
 
 
-def _wait(chip: Any, index: int) -> Exception | None:
+def _wait(chip: Device, index: int) -> Exception | None:
     """Wait for the current device and the one of that index, and return the error of the vendor's software, if any."""
     from northbridge.errors import UnsupportedError
 

@@ -22,6 +22,7 @@ import time
 
 import pytest
 
+from northbridge import Device
 from northbridge.conformance.suite import Suite, shows
 from northbridge.errors import UnsupportedError
 
@@ -66,7 +67,8 @@ class TestSample(Suite):
         pass
 
 
-class Chip:
+class Chip(Device):
+    type = "acme"
     errors = []
 
     def select(self, index):

@@ -38,6 +38,7 @@ class ComparedOperations(OneDevice):
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Make a test for each operation of the table; pytest calls it for each function of the class."""
+        super().pytest_generate_tests(metafunc)
         if "gradient" in metafunc.fixturenames:
             values = [(each, "autograd" if each.differentiable else "") for each in self.table]
             metafunc.parametrize(("operation", "gradient"), values, ids=[str(each) for each in self.table])

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from northbridge.conformance.runs.question import ask_again
+from northbridge.conformance.suite import JUDGES
 
 pytestmark = pytest.mark.timeout(900)  # one child runs the suite on all of them
 
@@ -264,7 +265,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     tests = {f"Test_{name}::Test{fault.found_by}" for name, fault in WRONG.items()}
     tests |= {f"Test_right::Test{fault.found_by}" for fault in WRONG.values()}
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", os.devnull, "-q", "-p", "no:cacheprovider", "--junitxml=found.xml"]
+        [sys.executable, "-m", "pytest", "-c", os.devnull, "-q", "-p", JUDGES[0], "-p", "no:cacheprovider", "--junitxml=found.xml"]
         + [f"{file}::{test}" for test in sorted(tests)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
         cwd=folder,
