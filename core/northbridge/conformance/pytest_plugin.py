@@ -1,7 +1,7 @@
 """The pytest plugin that makes a backend's own tests judge as the command does.
 
-pytest does not load it by itself: ``addopts = ["-p", "northbridge.conformance.pytest_plugin"]``. It acts on tests of the
-suite alone.
+pytest does not load it by itself: ``addopts = ["-p", "northbridge.conformance.pytest_plugin"]``. It acts on tests of
+the suite alone.
 
 A test of an adopted class passes if the backend denies a feature and the feature is refused. It fails if that feature
 works. If the backend leaves the claim unknown, the test is skipped with its outcome, because it proves nothing.

@@ -265,7 +265,19 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     tests = {f"Test_{name}::Test{fault.found_by}" for name, fault in WRONG.items()}
     tests |= {f"Test_right::Test{fault.found_by}" for fault in WRONG.values()}
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", os.devnull, "-q", "-p", JUDGES[0], "-p", "no:cacheprovider", "--junitxml=found.xml"]
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-c",
+            os.devnull,
+            "-q",
+            "-p",
+            JUDGES[0],
+            "-p",
+            "no:cacheprovider",
+            "--junitxml=found.xml",
+        ]
         + [f"{file}::{test}" for test in sorted(tests)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
         cwd=folder,
