@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
+import sys
+import threading
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import northbridge
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _FALLBACK = "DATALOADER_FALLBACK_EN"
 _PATHS = {"iterator": "the media pipe", "aeon": "aeon, on the host"}
@@ -68,8 +72,8 @@ def _build(args: tuple[Any, ...], kwargs: dict[str, Any], kind: str, card: str, 
             backend="hpu",
         ) from error
     loader: Any = None
-    printed, refused = io.StringIO(), ""
-    with northbridge.keep_environment((_FALLBACK,)), contextlib.redirect_stdout(printed):
+    refused = ""
+    with _one_at_a_time, northbridge.keep_environment((_FALLBACK,)), _Prints() as printed:
         os.environ[_FALLBACK] = ""  # the vendor tests whether it is empty
         try:
             loader = habana_dataloader.HabanaDataLoader(*args, **kwargs)
@@ -87,6 +91,29 @@ def _build(args: tuple[Any, ...], kwargs: dict[str, Any], kind: str, card: str, 
             capability="data_loaders",
         )
     return loader, printed.getvalue()
+
+
+class _Prints(io.StringIO):
+    """What this thread prints inside the ``with``; the text of other threads still goes to standard output."""
+
+    def __enter__(self) -> Self:
+        self._thread: int | None = threading.get_ident()
+        self._out, sys.stdout = sys.stdout, self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread = None  # another thread may have kept this object
+        if sys.stdout is self:
+            sys.stdout = self._out
+
+    def write(self, text: str) -> int:
+        return super().write(text) if threading.get_ident() == self._thread else self._out.write(text)
+
+    def flush(self) -> None:
+        self._out.flush()
+
+
+_one_at_a_time = threading.Lock()
 
 
 def _printed_reason(printed: io.StringIO) -> str:

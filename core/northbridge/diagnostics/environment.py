@@ -6,7 +6,6 @@ The report leaves the machine, and a variable may hold a token: most are reporte
 from __future__ import annotations
 
 import platform
-import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -97,20 +96,19 @@ def _cluster(environ: Mapping[str, str]) -> Iterable[Variable]:
 
 
 def _complaints(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the fault of each wrong variable, and warnings, which begin with a variable's name."""
+    """Return the fault of each wrong variable, and doubts, which begin with a variable's name."""
     wrong: dict[str, str] = {}
     left = dict(environ)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        while True:
-            try:
-                check_variables(left)
+    doubt = ""
+    while True:
+        try:
+            doubt = check_variables(left)
+            break
+        except ClusterError as error:
+            wrong[error.variable] = str(error)
+            # Further faults show without this variable, unless its absence is the fault.
+            if left.pop(error.variable, None) is None:
                 break
-            except ClusterError as error:
-                wrong[error.variable] = str(error)
-                # Further faults show without this variable, unless its absence is the fault.
-                if left.pop(error.variable, None) is None:
-                    break
     # Without the wrong variables, others may seem to be missing.
     told = {name: text for name, text in wrong.items() if name in environ or len(wrong) == 1}
-    return told, [str(each.message) for each in caught]
+    return told, [doubt] if doubt else []

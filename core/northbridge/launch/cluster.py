@@ -54,14 +54,16 @@ def check_environment(run: Run, environ: Mapping[str, str] | None = None) -> Non
     _reject_contradiction(found)
     _reject_unresolvable(found)
     _reject_used_port(found)
-    _warn_of_loopback(found)
+    if doubt := _doubt_about_loopback(found):
+        warnings.warn(doubt, ClusterWarning, stacklevel=2)
 
 
-def check_variables(environ: Mapping[str, str]) -> None:
-    """Reject variables that are wrong for any run; assume the smallest run that they describe.
+def check_variables(environ: Mapping[str, str]) -> str:
+    """Reject variables that are wrong for any run; return a doubt about one, or an empty text.
 
+    It assumes the smallest run that they describe.
     ``northbridge doctor`` calls it without a Trainer. A used port is an error, because no run has begun. Raises
-    :class:`ClusterError`, warns with :class:`ClusterWarning`.
+    :class:`ClusterError`.
     """
     found = LaunchEnvironment.of_unknown_run(environ)
     starts_ranks(environ)
@@ -76,7 +78,7 @@ def check_variables(environ: Mapping[str, str]) -> None:
     _reject_missing(found)
     _reject_unresolvable(found)
     _reject_used_port(found)
-    _warn_of_loopback(found)
+    return _doubt_about_loopback(found)
 
 
 def check_numbers(run: Run, environ: Mapping[str, str] | None = None) -> None:
@@ -251,19 +253,18 @@ def _reject_used_port(found: LaunchEnvironment) -> None:
     raise found.error("port", f"rank 0 cannot listen there, because it is taken or reserved ({reason})") from reason
 
 
-def _warn_of_loopback(found: LaunchEnvironment) -> None:
+def _doubt_about_loopback(found: LaunchEnvironment) -> str:
     run, rank = found.run, found.rank
     # Lightning's launcher sets its default, 127.0.0.1, on node 0, where it does no harm.
     stage = "launch" if run.launcher == "lightning" else "rank"
     if run.nodes == 1 or run.stage != stage or rank is None or rank % run.devices:
-        return
-    if _is_loopback(found.get("address")):
-        warnings.warn(
-            f"{found.quote('address')} on {found.place()}: a loopback address leads each node to itself. Fix: unless"
-            f" all {run.nodes} nodes share a machine, {CURES['address']}",
-            ClusterWarning,
-            stacklevel=3,
-        )
+        return ""
+    if not _is_loopback(found.get("address")):
+        return ""
+    return (
+        f"{found.quote('address')} on {found.place()}: a loopback address leads each node to itself. Fix: unless"
+        f" all {run.nodes} nodes share a machine, {CURES['address']}"
+    )
 
 
 def _is_loopback(host: str | None) -> bool:

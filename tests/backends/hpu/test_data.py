@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +23,7 @@ import northbridge
 import northbridge_hpu
 from northbridge.errors import ArgumentsError, SoftwareMissingError, UnsupportedError
 from northbridge_hpu import HabanaDataLoader
+from northbridge_hpu.data import _Prints
 
 pytestmark = pytest.mark.usefixtures("hpu")
 AEON = {"num_workers": 8, "pin_memory": True}
@@ -98,6 +101,19 @@ def test_other_cases_decode_on_the_host(
 
     assert (loader.path, loader.reason) == (path, reason)
     assert [images.device.type for images, _ in loader] == ["cpu", "cpu"]
+
+
+def test_prints_of_other_threads_are_not_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    out = sys.stdout
+    with ThreadPoolExecutor(1) as pool:
+        with _Prints() as printed:
+            print("mine")
+            pool.submit(print, "theirs").result()
+        print("after", file=printed)  # another thread may have kept it as its standard output
+
+    assert sys.stdout is out
+    assert printed.getvalue() == "mine\n"
+    assert capsys.readouterr().out == "theirs\nafter\n"
 
 
 @pytest.mark.shows("the arguments of the vendor's loader")

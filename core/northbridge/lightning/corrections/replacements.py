@@ -32,7 +32,7 @@ from northbridge.lightning.connector.registry import register_beside_ours
 from northbridge.lightning.corrections import compilation, fabric_run, profiler, signals
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins import gradient_norm, random_states
-from northbridge.lightning.plugins.checkpoint_files import stock_reading
+from northbridge.lightning.plugins.checkpoint_files import reading
 from northbridge.lightning.plugins.precision import reject_plugin
 from northbridge.lightning.strategies.deepspeed_accelerator import import_deepspeed
 from northbridge.lightning.strategies.deepspeed_config import reject_file
@@ -151,7 +151,7 @@ def set_random_states(namespace: Namespace, original: Original, rng_state_dict: 
 def read_by_torch(namespace: Namespace, original: Original, *args: Any, **kwargs: Any) -> Any:
     if loaded() is None:
         return original(*args, **kwargs)
-    with stock_reading():
+    with reading(args[0] if args else kwargs["path_or_url"]):
         return original(*args, **kwargs)
 
 

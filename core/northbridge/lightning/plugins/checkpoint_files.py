@@ -18,43 +18,27 @@ from packaging.version import InvalidVersion, Version
 from northbridge.discovery.current import is_vendors
 from northbridge.errors import CheckpointCodeError, CheckpointError
 from northbridge.lightning.plugins.checksums import LONGEST, find_damage, find_damage_of, first_line
+from northbridge.lightning.plugins.thread_override import LOAD
 from northbridge.lightning.plugins.torch_load import torchs_load
 
 _VERSION = "pytorch-lightning_version"
 
 
 @contextmanager
-def stock_reading() -> Iterator[None]:
-    """Use torch's own ``torch.load`` inside the ``with``: a vendor's import may have replaced it.
-
-    A replacement may run a checkpoint's code if ``weights_only`` is not given; torch's own has not since 2.6. A user's
-    own replacement stays.
-    """
-    import torch
-
-    in_place = torch.load
-    torch.load = _stock()
-    try:
-        yield
-    finally:
-        torch.load = in_place
-
-
-@contextmanager
 def reading(path: Any, *, check: bool = True) -> Iterator[None]:
-    """Turn ``torch.load``'s errors of reading ``path`` inside the ``with`` into :class:`CheckpointError`.
+    """Turn this thread's errors of reading ``path`` by ``torch.load`` into :class:`CheckpointError`.
 
     A file that opens but has a wrong checksum gets a warning; ``check`` says if this process compares checksums.
-    """
-    import torch
 
-    in_place = torch.load
-    if isinstance(in_place, _Reader):  # of an outer reading()
+    It is torch's own ``load``, which a vendor's import may have replaced. A replacement may run a checkpoint's code if
+    ``weights_only`` is not given; torch's own has not since 2.6. A user's own replacement stays.
+    """
+    if LOAD.mine is not None:  # of an outer reading()
         yield
         return
-    torch.load = _Reader(path, _stock(), check)
     try:
-        yield
+        with LOAD.use(_Reader(path, _stock(), check)):
+            yield
     except (FileNotFoundError, CheckpointError):
         raise
     except OSError as error:
@@ -63,15 +47,14 @@ def reading(path: Any, *, check: bool = True) -> Iterator[None]:
         if error.name in ("keys", "pop"):  # Lightning calls them without checking the type
             reject_other_than_dict(path, error.obj)
         raise
-    finally:
-        torch.load = in_place
 
 
 def _stock() -> Callable[..., Any]:
     import torch
 
-    is_users = torch.load is not torch.serialization.load and not is_vendors(torch.load)
-    return torch.load if is_users else torchs_load()
+    former = LOAD.former
+    is_users = former is not torch.serialization.load and not is_vendors(former)
+    return former if is_users else torchs_load()
 
 
 class _Reader:
@@ -81,7 +64,8 @@ class _Reader:
         self._check = check
 
     def __call__(self, f: Any, *args: Any, **kwargs: Any) -> Any:
-        file = next((str(each) for each in (f, self._path) if os.path.isfile(str(each))), None)
+        path = self._path_of(f)
+        file = next((str(each) for each in (f, path) if os.path.isfile(str(each))), None)
         begin = f.tell() if hasattr(f, "tell") else 0
         with ThreadPoolExecutor(1) as pool:  # checksums take half as long as reading
             looked = pool.submit(find_damage_of, file) if self._check and file else None
@@ -90,15 +74,23 @@ class _Reader:
             except FileNotFoundError:
                 raise
             except Exception as error:
-                raise unreadable(self._path, error) from error
+                raise unreadable(path, error) from error
         if looked is not None:
-            _warn_of_damage(self._path, looked.result())
-        elif self._check and "://" not in str(self._path):  # it would be fetched again
+            _warn_of_damage(path, looked.result())
+        elif self._check and "://" not in str(path):  # it would be fetched again
             end = f.tell()
             f.seek(begin)
-            _warn_of_damage(self._path, find_damage(f))
+            _warn_of_damage(path, find_damage(f))
             f.seek(end)
         return read
+
+    def _path_of(self, f: Any) -> Any:
+        """Return the path of the checkpoint, or of another file that a user's plugin reads meanwhile."""
+        name = f if isinstance(f, os.PathLike) else getattr(f, "name", f)
+        if not isinstance(name, (str, os.PathLike)) or "://" in str(self._path):
+            return self._path
+        own, other = os.path.realpath(self._path), os.path.realpath(name)
+        return self._path if other == own or other.startswith(f"{own}{os.sep}") else name
 
 
 def _warn_of_damage(path: Any, damage: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,6 +13,7 @@ from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins.atomic_write import draft_of
 from northbridge.lightning.plugins.checkpoint_files import reading
 from northbridge.lightning.plugins.containers import replace_in
+from northbridge.lightning.plugins.thread_override import SAVE
 
 if TYPE_CHECKING:
     import torch
@@ -115,23 +116,15 @@ def _whole_storage(tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch
     return tensor.detach().as_strided((numbers,), (1,), 0).cpu()
 
 
-@contextmanager
-def stock_format() -> Iterator[None]:
-    """Use torch's own ``torch.save`` inside the ``with``: a vendor's import may have replaced it.
+def stock_format() -> AbstractContextManager[None]:
+    """Let this thread use torch's own ``torch.save`` inside the ``with``: a vendor's import may have replaced it.
 
     A replacement may write a pickle protocol that ``torch.load(weights_only=True)`` cannot read elsewhere. The saved
     tensors are on the CPU already. A user's own replacement stays.
     """
     import torch
 
-    if not is_vendors(torch.save):
-        yield
-        return
-    in_place, torch.save = torch.save, torch.serialization.save
-    try:
-        yield
-    finally:
-        torch.save = in_place
+    return SAVE.use(torch.serialization.save) if is_vendors(SAVE.former) else nullcontext()
 
 
 class _CheckpointIOMixin(_NamespaceMixin):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import AbstractContextManager
 from inspect import signature
 from typing import Any
@@ -34,13 +33,16 @@ class _FSDPPrecisionMixin:
     _given: Any = None  # the scaler of the user
 
     def __init__(self, precision: Any, scaler: Any = None) -> None:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*CUDA is not available")  # Lightning's scaler is CUDA's
-            super().__init__(precision)  # type: ignore[call-arg]  # Lightning's class, which has no use for scaler=
-        if scaler is not None and precision != "16-mixed":
+        from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+        is_scaled = precision == "16-mixed"
+        # The two differ there in the scaler alone: Lightning's is CUDA's, and warns that CUDA is not available.
+        super().__init__("bf16-mixed" if is_scaled else precision)  # type: ignore[call-arg]  # Lightning's class
+        if scaler is not None and not is_scaled:
             raise ArgumentsError("only '16-mixed' uses scaler=. Fix: leave it out")
+        self.precision = precision
         self._given = scaler
-        self.scaler = scaler if scaler is not None else self.scaler
+        self.scaler = ShardedGradScaler(device="cpu") if is_scaled and scaler is None else scaler
 
     def bind(self, backend: Backend) -> None:
         """Compute on the devices of ``backend``; raise :class:`UnsupportedError` if autocast lacks the dtype there."""
