@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import warnings
@@ -69,6 +70,35 @@ def test_damaged_file(archive: bool, weights_only: bool, namespace: Namespace, b
     for _ in range(CASES):
         file.write_bytes(damaged(content, draw))
         ends[come_of(file, lambda: read(file, weights_only=weights_only), whole)] += 1
+
+    assert set(ends) <= {"refused", "right", "warned" if archive else "wrong"}, ends
+    assert ends["refused"] > CASES / 5
+    assert ends["warned" if archive else "wrong"] > CASES / 20
+
+
+@pytest.mark.parametrize("archive", [True, False])
+def test_model_of_damaged_file(archive: bool, trainer_namespace: Namespace, build: Build, tmp_path: Path) -> None:
+    file, kind = tmp_path / "last.ckpt", trainer_namespace.module("demos.boring_classes").BoringModel
+    whole = kind().state_dict()
+    parts = {"pytorch-lightning_version": "2.6.6", "state_dict": whole, "hyper_parameters": {}}
+    torch.save(parts, file, _use_new_zipfile_serialization=archive)
+    content, draw = file.read_bytes(), Random(f"{trainer_namespace.name} {archive}")
+    build(accelerator="cpu_sim", devices=1)  # loads the chip
+    ends: Counter[str] = Counter()
+
+    def read() -> dict[str, Any]:
+        try:
+            return dict(kind.load_from_checkpoint(file).state_dict())
+        except CheckpointError:
+            raise
+        except (KeyError, RuntimeError) as error:  # weights that do not fit the model, as in a fit
+            if "state_dict" not in str(error):
+                raise
+            return {}
+
+    for _ in range(CASES):
+        file.write_bytes(damaged(content, draw))
+        ends[come_of(file, read, dict(whole))] += 1
 
     assert set(ends) <= {"refused", "right", "warned" if archive else "wrong"}, ends
     assert ends["refused"] > CASES / 5
@@ -157,6 +187,7 @@ def test_unreadable_pickle_protocol_is_named(
         ("loops", 3, "its 'loops' is of type int, not a dict"),
         ("callbacks", "x", "its 'callbacks' is of type str, not a dict"),
         ("pytorch-lightning_versiom", "2.6.6", "it has no 'pytorch-lightning_version'"),
+        ("hyper_parameters", [1], "its 'hyper_parameters' is of type list, not a dict"),
     ],
 )
 def test_what_no_trainer_can_restore_is_one_error(
@@ -169,9 +200,14 @@ def test_what_no_trainer_can_restore_is_one_error(
     quiet = {"logger": False, "enable_checkpointing": False}
     trainer = trainer_namespace.module("trainer").Trainer(accelerator="cpu_sim", devices=1, max_steps=1, **quiet)
 
-    with pytest.raises(CheckpointError) as raised:
-        trainer.fit(model, ckpt_path=file)
-
-    assert str(raised.value) == (
-        f"{file} is not a checkpoint: {fault}. Fix: copy it again, or load a file that a Trainer wrote"
-    )
+    said = f"{file} is not a checkpoint: {fault}. Fix: copy it again, or load a file that a Trainer wrote"
+    if part != "hyper_parameters":  # a fit does not read them
+        with pytest.raises(CheckpointError) as raised:
+            trainer.fit(model, ckpt_path=file)
+        assert str(raised.value) == said
+    with file.open("rb") as opened:
+        for given in (file, opened, io.BytesIO(file.read_bytes())):
+            with pytest.raises(CheckpointError) as raised:
+                type(model).load_from_checkpoint(given)
+            named = "the given file" if isinstance(given, io.BytesIO) else str(file)
+            assert str(raised.value) == said.replace(str(file), named)

@@ -32,7 +32,7 @@ from northbridge.lightning.connector.registry import register_beside_ours
 from northbridge.lightning.corrections import compilation, fabric_run, profiler, signals
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins import gradient_norm, random_states
-from northbridge.lightning.plugins.checkpoint_files import reading
+from northbridge.lightning.plugins.checkpoint_files import reading, reject_other_parts, reject_other_than_dict
 from northbridge.lightning.plugins.precision import reject_plugin
 from northbridge.lightning.strategies.deepspeed_accelerator import import_deepspeed
 from northbridge.lightning.strategies.deepspeed_config import reject_file
@@ -148,11 +148,16 @@ def set_random_states(namespace: Namespace, original: Original, rng_state_dict: 
     random_states.set_chip_states(rng_state_dict.get(random_states.CHIPS, {}))
 
 
-def read_by_torch(namespace: Namespace, original: Original, *args: Any, **kwargs: Any) -> Any:
+def read_model(namespace: Namespace, original: Original, path_or_url: Any, *args: Any, **kwargs: Any) -> Any:
     if loaded() is None:
-        return original(*args, **kwargs)
-    with reading(args[0] if args else kwargs["path_or_url"]):
-        return original(*args, **kwargs)
+        return original(path_or_url, *args, **kwargs)
+    is_path = isinstance(path_or_url, (str, os.PathLike))
+    path = path_or_url if is_path else getattr(path_or_url, "name", "the given file")
+    with reading(path):
+        checkpoint = original(path_or_url, *args, **kwargs)
+    reject_other_than_dict(path, checkpoint)
+    reject_other_parts(path, checkpoint, "hyper_parameters")
+    return checkpoint
 
 
 def recognize_full_memory(namespace: Namespace, original: Original, exception: BaseException) -> bool:

@@ -155,8 +155,9 @@ CORRECTIONS = (
     _of_trainer(
         "pl_load",
         ("path_or_url", "map_location", "weights_only"),
-        "reads by what a vendor's import has put in the place of torch.load, which may run the code of a file",
-        replacements.read_by_torch,
+        "reads by what a vendor's import has put in the place of torch.load, which may run the code of a file, and"
+        " raises whatever a damaged file leads to",
+        replacements.read_model,
         module="core.saving",  # its name for the function that reads for load_from_checkpoint()
     ),
     *(

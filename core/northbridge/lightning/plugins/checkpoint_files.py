@@ -110,8 +110,8 @@ def reject_other_than_dict(path: Any, checkpoint: object) -> None:
         )
 
 
-def reject_other_parts(path: Any, checkpoint: Any) -> None:
-    """Raise :class:`CheckpointError` if Lightning cannot restore its own parts of a Trainer's ``checkpoint``.
+def reject_other_parts(path: Any, checkpoint: Any, *parts: str) -> None:
+    """Raise :class:`CheckpointError` if Lightning cannot restore its own ``parts`` of a Trainer's ``checkpoint``.
 
     A flipped bit in a key's name would otherwise raise a KeyError in Lightning's migration. The user's parts, including
     the ``state_dict``, are not checked: hooks may have written them in their own format.
@@ -119,7 +119,7 @@ def reject_other_parts(path: Any, checkpoint: Any) -> None:
     version = checkpoint.get(_VERSION)
     faults = [
         f"its {part!r} is of type {type(checkpoint[part]).__name__}, not a dict"
-        for part in ("loops", "callbacks")
+        for part in (*parts, "loops", "callbacks")
         if not isinstance(checkpoint.get(part, {}), (Mapping, type(None)))
     ]
     if not isinstance(version, str) or not _is_version(version):
@@ -143,7 +143,7 @@ def unreadable(path: Any, error: BaseException) -> CheckpointError:
     if isinstance(error, CheckpointError):
         return error
     text, reason = str(error), first_line(error)
-    is_archive = "://" in str(path) or zipfile.is_zipfile(path)
+    is_archive = "://" in str(path) or _is_archive(path)
     damage = find_damage_of(path) if is_archive else ""
     name = re.search(r"GLOBAL ([\w.]+)", text)
     protocol = _newer_protocol(text)
@@ -163,6 +163,13 @@ def unreadable(path: Any, error: BaseException) -> CheckpointError:
     return CheckpointError(
         f"{path} could not be read as a checkpoint: {damage or reason}. Fix: copy it again, or load another"
     )
+
+
+def _is_archive(path: Any) -> bool:
+    try:
+        return zipfile.is_zipfile(path)
+    except Exception:  # noqa: BLE001 - it has found the archive's end, in which a damaged number leads astray
+        return True
 
 
 def _newer_protocol(text: str) -> int | None:
