@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CheckpointError
 from northbridge.lightning.plugins.checkpoint_files import unreadable
-from northbridge.lightning.plugins.checkpoint_io import to_cpu, unwritable, writing
+from northbridge.lightning.plugins.checkpoint_io import system_error_behind, to_cpu, unwritable, writing
 from northbridge.lightning.strategies.fabric import _FabricMixin
 from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.trainer import _TrainerMixin
@@ -127,10 +127,12 @@ def _write(save: Callable[[Path], None], draft: Path, target: Path) -> None:
         with writing(target):
             save(draft)
     except CheckpointException as error:  # torch raises it on every rank, even if only one failed
-        rank, (reason, _) = next(iter(error.failures.items()))
-        if not isinstance(reason, OSError):
+        causes = ((rank, system_error_behind(reason)) for rank, (reason, _) in error.failures.items())
+        rank, cause = next(((rank, cause) for rank, cause in causes if cause is not None), (0, None))
+        if cause is None:
             raise
-        raise unwritable(target, OSError(f"{reason.strerror or reason}, says rank {rank}")) from error
+        # Not from torch's error: its text has the traceback of each rank.
+        raise unwritable(target, OSError(f"{cause.strerror or cause}, says rank {rank}")) from cause
 
 
 def _wait_for(metadata: Path, target: Path) -> None:
