@@ -6,15 +6,18 @@ A library may wait for every rank when its group is destroyed, and for ever if a
 from __future__ import annotations
 
 import atexit
-import faulthandler
+import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from subprocess import Popen
 from typing import Any
+
+from northbridge.process_record import logger
 
 GRACE_SECONDS = 20.0
 """Time limit for the end of a process that has failed."""
@@ -45,7 +48,7 @@ def resume(pids: Iterable[int]) -> None:
 
 def wait_longer(seconds: float) -> None:
     """Let this process wait ``seconds`` more before it has to have ended, if it has left its process group."""
-    if _kept:
+    if _limit:
         _end_within(_limit + seconds)
 
 
@@ -67,13 +70,48 @@ def _leave(limit: timedelta | None, launcher: Any) -> None:
 
 
 def _end_within(seconds: float) -> None:
+    """Let the system end this process after that time, with exit code 1; another call sets another time.
+
+    In C, because the library may wait while it holds the GIL, or after Python's threads have ended. Not by faulthandler
+    or ``signal.alarm``: a process has one timer of each, and it may be the user's.
+    """
+    if sys.platform != "linux":
+        return
     global _limit
     _limit = seconds
-    # A thread in C, because the library may wait while it holds the GIL, or after Python's threads have ended.
-    nowhere = open(os.devnull, "w")  # noqa: SIM115 - for the stacks; open until the process ends
-    faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
-    _kept.append(nowhere)
+    libc = ctypes.CDLL(None, use_errno=True)
+    timers = libc if hasattr(libc, "timer_create") else ctypes.CDLL("librt.so.1", use_errno=True)  # glibc before 2.34
+    event = _Event(value=1, kind=_IN_A_THREAD, function=ctypes.cast(libc._exit, ctypes.c_void_p))
+    times = _Times(seconds=int(seconds), nanoseconds=int(seconds % 1 * 1e9))
+    made = _timer.value is not None or not timers.timer_create(
+        time.CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(_timer)
+    )
+    if not made or timers.timer_settime(_timer, 0, ctypes.byref(times), None):
+        reason = os.strerror(ctypes.get_errno())
+        logger.warning("no timer (%s): if another rank hangs, this process may not end", reason)
 
 
-_kept: list[object] = []
+_IN_A_THREAD = 2
+"""SIGEV_THREAD of Linux's signal.h."""
+
+
+class _Event(ctypes.Structure):
+    """Linux's ``struct sigevent``: the function that is called, and its argument."""
+
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("signal", ctypes.c_int),
+        ("kind", ctypes.c_int),
+        ("function", ctypes.c_void_p),
+        ("rest", ctypes.c_byte * 40),
+    )
+
+
+class _Times(ctypes.Structure):
+    """``struct itimerspec``: a timer that goes off once."""
+
+    _fields_ = tuple((name, ctypes.c_long) for name in ("again", "again_ns", "seconds", "nanoseconds"))
+
+
 _limit = 0.0
+_timer = ctypes.c_void_p()

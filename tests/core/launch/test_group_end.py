@@ -42,6 +42,36 @@ def test_a_process_ends_though_its_library_waits_for_ever(tmp_path: Path, how: s
     assert time.monotonic() - began < 60
 
 
+USERS_TIMER = """
+import atexit, faulthandler, os, time
+from datetime import timedelta
+import torch.distributed as dist
+from northbridge.launch import group_end
+
+def wait():  # after our own function at the end
+    until = time.monotonic() + 60
+    while not os.path.getsize("stacks.txt") and time.monotonic() < until:
+        time.sleep(0.02)
+
+atexit.register(wait)
+dist.is_initialized = lambda: True
+dist.get_world_size = lambda: 2
+dist.destroy_process_group = lambda: None
+group_end.leave_at_the_end(timedelta(seconds=1000), None)
+faulthandler.dump_traceback_later(0.5, file=open("stacks.txt", "w"))
+"""
+
+
+def test_timer_of_the_user_goes_off(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(USERS_TIMER)
+
+    ran = run_forked(script, folder=tmp_path)
+
+    assert ran.status == 0, ran.said
+    assert "in wait" in (tmp_path / "stacks.txt").read_text()
+
+
 STOPPED = """
 import os, signal, sys, time
 from datetime import timedelta
