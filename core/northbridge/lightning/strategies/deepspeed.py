@@ -21,6 +21,7 @@ from northbridge.lightning.strategies.deepspeed_config import (
     reject_accumulation,
     reject_config,
     reject_no_optimizer,
+    reject_optimizer,
     reject_rebuilt_optimizer,
 )
 from northbridge.lightning.strategies.deepspeed_passes import BackwardPasses
@@ -64,10 +65,12 @@ class _DeepSpeedMixin(_ParallelMixin):
         deepspeed.init_distributed(self._process_group_backend, auto_mpi_discovery=False, timeout=self._timeout)
 
     def _settle_config(self) -> None:
-        offloads = (self.config.get("zero_optimization") or {}).get("offload_optimizer")
-        if offloads and "optimizer" not in self.config:
+        if (self.config.get("zero_optimization") or {}).get("offload_optimizer"):
             # Otherwise DeepSpeed refuses every optimizer that the user makes, except its own for host memory.
             self.config.setdefault("zero_force_ds_cpu_optimizer", False)
+
+    def _say_which_optimizer(self, which: str) -> None:
+        self.namespace.fabric_module("utilities.rank_zero").rank_zero_info(f"DeepSpeed trains with {which}")
 
     def _prepare(self, model: torch.nn.Module, optimizers: Iterable[Any] = (), *, fits: bool) -> None:
         """Move ``model`` to this rank's device, unless its parameters are sharded already; ``optimizers`` follow."""
@@ -137,9 +140,30 @@ class _DeepSpeedMixin(_ParallelMixin):
 class _TrainerDeepSpeedMixin(_TrainerShardsMixin, _DeepSpeedMixin):
     """Trains a Trainer's model with DeepSpeed's ZeRO."""
 
+    prefers_module = False
+    """True if the optimizer of ``configure_optimizers()`` trains, and not the configuration's, if both have one."""
+
+    _set_aside: dict[str, Any] | None = None  # the configuration's optimizer, where the module's is preferred
+
+    def _initialize_deepspeed_train(self, model: Any) -> None:
+        given = self.config.get("optimizer")
+        if given and self.prefers_module:
+            self._set_aside = given
+            self.config = {key: value for key, value in self.config.items() if key != "optimizer"}
+        elif given:
+            self._say_which_optimizer(f"{given.get('type')} of its config; configure_optimizers() is not called")
+        super()._initialize_deepspeed_train(model)
+
     def _init_optimizers(self) -> Any:
         made = self.namespace.module("core.optimizer")._init_optimizers_and_lr_schedulers(self.lightning_module)
         optimizers, schedulers = [each for each in made[0] if each.param_groups], made[1]  # None becomes an empty one
+        if self._set_aside is not None:
+            other = f"{self._set_aside.get('type')} of its config"
+            if not optimizers:
+                self._say_which_optimizer(f"{other}; configure_optimizers() returned none")
+                self.config["optimizer"] = self._set_aside
+                return None, None
+            self._say_which_optimizer(f"{type(optimizers[0]).__name__} of configure_optimizers(), not with {other}")
         if len(optimizers) != 1 or len(schedulers) > 1:
             raise self.namespace.module("utilities.exceptions").MisconfigurationException(
                 "DeepSpeed currently only supports single optimizer, single optional scheduler; configure_optimizers()"
@@ -148,6 +172,8 @@ class _TrainerDeepSpeedMixin(_TrainerShardsMixin, _DeepSpeedMixin):
         return optimizers[0], schedulers[0] if schedulers else None
 
     def _setup_model_and_optimizer(self, model: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
+        if optimizer is None:
+            reject_optimizer(self.backend, self.config)
         reject_rebuilt_optimizer(self.config, optimizer, lr_scheduler)
         self._prepare(model, [] if optimizer is None else [optimizer], fits=True)
         made = super()._setup_model_and_optimizer(model, optimizer, lr_scheduler)
@@ -182,7 +208,11 @@ class _FabricDeepSpeedMixin(_FabricMixin, _DeepSpeedMixin):
         if fits:
             reject_unsupported(self.backend, "fit")
             reject_rebuilt_optimizer(self.config, optimizer, scheduler)
+            other = (self.config.get("optimizer") or {}).get("type")
+            if other:
+                self._say_which_optimizer(f"{type(optimizer).__name__} of setup(), not with {other} of its config")
         else:
+            reject_optimizer(self.backend, self.config)
             reject_no_optimizer(self.config)
         self._prepare(model, [optimizer] if fits else [], fits=fits)
         made = super()._initialize_engine(model, optimizer, scheduler)

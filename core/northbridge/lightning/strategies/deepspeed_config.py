@@ -28,7 +28,6 @@ def reject_config(backend: Backend, accelerator: Any, config: Config, remote_dev
     _reject_stage(config)
     _reject_inference(config)
     _reject_disks(backend, accelerator, config, remote_device)
-    _reject_optimizer(backend, accelerator, config)
 
 
 def reject_file(path: Any) -> None:
@@ -75,6 +74,20 @@ def reject_rebuilt_optimizer(config: Config, optimizer: Any, scheduler: Any) -> 
         )
 
 
+def reject_optimizer(backend: Backend, config: Config) -> None:
+    """Raise :class:`UnsupportedError` if ``config`` has the optimizer that trains, and DeepSpeed lacks its operator."""
+    name = str((config.get("optimizer") or {}).get("type"))
+    offloads = (config.get("zero_optimization") or {}).get("offload_optimizer")
+    builder = _OPERATORS.get(name.lower())
+    if offloads and name.lower() == "lion":
+        return  # by its operator for the host
+    if builder is not None and _lacks(import_module("deepspeed.accelerator").get_accelerator(), builder):
+        raise UnsupportedError(
+            f"DeepSpeed has no {name} for {backend.name!r}. Fix: type='AdamW'",
+            capability="deepspeed",
+        )
+
+
 def _reject_kinds(config: Config) -> None:
     for part in ("zero_optimization", "optimizer"):
         if not isinstance(config.get(part), (Mapping, type(None))):
@@ -111,19 +124,6 @@ def _reject_disks(backend: Backend, accelerator: Any, config: Config, remote_dev
     if to_disk and _lacks(accelerator, "AsyncIOBuilder"):
         raise UnsupportedError(
             f"{to_disk[0]} to 'nvme': DeepSpeed has no AsyncIO operator for {backend.name!r}. Fix: offload to 'cpu'",
-            capability="deepspeed",
-        )
-
-
-def _reject_optimizer(backend: Backend, accelerator: Any, config: Config) -> None:
-    name = str((config.get("optimizer") or {}).get("type"))
-    offloads = (config.get("zero_optimization") or {}).get("offload_optimizer")
-    builder = _OPERATORS.get(name.lower())
-    if offloads and name.lower() == "lion":
-        return  # by its operator for the host
-    if builder is not None and _lacks(accelerator, builder):
-        raise UnsupportedError(
-            f"DeepSpeed has no {name} for {backend.name!r}. Fix: type='AdamW'",
             capability="deepspeed",
         )
 

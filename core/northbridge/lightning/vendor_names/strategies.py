@@ -143,7 +143,10 @@ class FSDPStrategyName(_ParallelStrategyName):
 
 
 class DeepSpeedStrategyName(StrategyName):
-    """A vendor's name for the DeepSpeed strategy; it accepts the arguments of Lightning's."""
+    """A vendor's name for the DeepSpeed strategy; it accepts the arguments of Lightning's.
+
+    An optimizer of ``configure_optimizers()`` trains, even if DeepSpeed's configuration has one too.
+    """
 
     kind = "DeepSpeedStrategy"
     positional: ClassVar[tuple[str, ...]] = ("accelerator", "zero_optimization", "stage")
@@ -173,6 +176,11 @@ class DeepSpeedStrategyName(StrategyName):
     def passed_on(cls) -> Collection[str]:
         stock: Any = classes(namespace_at_hand()).deepspeed.stock_class
         return (*super().passed_on(), *tuple(inspect.signature(stock.__init__).parameters)[1:])
+
+    def make(self, namespace: Namespace, arguments: dict[str, Any]) -> Any:
+        made = super().make(namespace, arguments)
+        made.prefers_module = True
+        return made
 
 
 def count_as_lightnings(namespace: Namespace) -> None:

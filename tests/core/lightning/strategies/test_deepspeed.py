@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import resource
 import signal
@@ -25,6 +26,8 @@ from tests.scripts import run_script
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
+
+import northbridge
 
 pytestmark = [needs_engines, pytest.mark.timeout(240)]
 
@@ -117,6 +120,10 @@ class _Steps(nn.Module):
 
 
 class Model(_Steps, LightningModule):
+    pass
+
+
+class VendorsDeepSpeed(northbridge.DeepSpeedStrategyName, backend="cpu_sim"):
     pass
 
 
@@ -303,6 +310,38 @@ def an_optimizer_of_the_config() -> list[float]:
     optimizer = {"type": "AdamW", "params": {"lr": RATE, "weight_decay": 0.01}}
     losses: list[float] = fit(configured(optimizer=optimizer), Model(0))[1].losses
     return losses
+
+
+class _Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines += [record.getMessage()] * record.getMessage().startswith("DeepSpeed trains with ")
+
+
+@case
+def two_optimizers_of_different_places() -> dict[str, Any]:
+    told, found = _Lines(), {}
+    for each in ("fabric", "pytorch"):
+        logging.getLogger(f"lightning.{each}").addHandler(told)
+    zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
+    untested = {"zero_allow_untested_optimizer": True}
+    config = {"zero_optimization": zero, "optimizer": {"type": "Lamb", "params": {"lr": RATE}}, **untested}
+    named: Any = VendorsDeepSpeed(config=config)
+    host, model = fit(named)
+    found["a vendor's name"] = [*model.losses, told.lines.pop()]
+    host.fit(Model(), rows())
+    found["again"] = told.lines.pop()
+    found["unchanged"] = "optimizer" in config
+    config = {"zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW", "params": {"lr": RATE}}, **untested}
+    found["none of the module"] = [*fit(VendorsDeepSpeed(config=dict(config)), Model(0))[1].losses, told.lines.pop()]
+    found["Lightning's name"] = [*fit(DeepSpeedStrategy(config=dict(config)))[1].losses, told.lines.pop()]
+    host = fabric(of_fabric.DeepSpeedStrategy(config=dict(config)))
+    found["a Fabric"] = [*step(host, *prepared(host)), told.lines.pop()]
+    found["more"] = list(told.lines)
+    return found
 
 
 @case
@@ -545,6 +584,23 @@ def test_adagrad_with_one_rate_trains_as_in_torch(found: dict[str, Any]) -> None
 
 def test_the_config_may_name_the_optimizer(found: dict[str, Any]) -> None:
     assert found["an_optimizer_of_the_config"] == near(by_torch(kind=torch.optim.AdamW)[1])
+
+
+def test_a_line_tells_which_optimizer_trains(found: dict[str, Any]) -> None:
+    """The module's under a vendor's name and in a Fabric; the configuration's under Lightning's own name."""
+    told, by_sgd = found["two_optimizers_of_different_places"], by_torch()[1]
+    by_adam = by_torch(kind=partial(torch.optim.AdamW, weight_decay=0.0))[1]
+
+    assert told["a vendor's name"][:-1] == told["a Fabric"][:-1] == near(by_sgd)
+    assert told["none of the module"][:-1] == told["Lightning's name"][:-1] == near(by_adam)
+    assert (told.pop("unchanged"), told.pop("more")) == (True, [])
+    assert told.pop("again") == told["a vendor's name"][-1]
+    assert {name: run[-1] for name, run in told.items()} == {
+        "a vendor's name": "DeepSpeed trains with SGD of configure_optimizers(), not with Lamb of its config",
+        "none of the module": "DeepSpeed trains with AdamW of its config; configure_optimizers() returned none",
+        "Lightning's name": "DeepSpeed trains with AdamW of its config; configure_optimizers() is not called",
+        "a Fabric": "DeepSpeed trains with SGD of setup(), not with AdamW of its config",
+    }
 
 
 def test_every_stage_evaluates_with_a_checkpoint_and_without(found: dict[str, Any]) -> None:
