@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +88,7 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
         super().__init__(*args, **kwargs)
         self.recipe = self.arguments.get("recipe")
         self.replace_layers = self.arguments.get("replace_layers", self.precision == "fp8")
-        self._inference: tuple[str | None, str | None, str | Mapping[str, Any] | None] | None = None
-        self._is_used = False
+        self._inference: northbridge.Float8Inference | None = None
         if self.precision != "fp8" and (self.recipe is not None or "replace_layers" in self.arguments):
             raise northbridge.ArgumentsError(
                 f"{type(self).__name__}: recipe= and replace_layers= are for 'fp8', not for {self.precision!r}. Fix:"
@@ -102,53 +104,63 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
         self,
         module: torch.nn.Module,
         inference: bool = False,
-        replace_layers: bool = True,
+        replace_layers: bool | None = None,
         recipe: Any = None,
         quant: bool | str | Mapping[str, Any] = True,
         fp8_data_path: str | None = None,
     ) -> torch.nn.Module:
-        """Keep the arguments for the run, which converts ``module`` at set-up; return the module.
+        """Let the next run of ``module`` convert it at set-up, also if its Trainer was made before, or without this.
 
-        For training, ``replace_layers`` and ``recipe``. With ``inference``, the run is a
+        For training, ``replace_layers`` and ``recipe``; by default this plugin's own. With ``inference``, the run is a
         :class:`northbridge.Float8Inference`: it measures if ``quant`` is False, and quantizes if it is True. A path or
         a dict is Neural Compressor's configuration, whose ``mode`` says which. The measurements are in
         ``fp8_data_path``; without it, where the configuration says, or else in ``HABANA_LOGS``.
 
-        Raises :class:`northbridge.ArgumentsError` for invalid arguments, or after a Trainer has this plugin.
+        Returns the module. Raises :class:`northbridge.ArgumentsError` for invalid arguments, or if a Trainer has this
+        plugin and its class is a user's.
         """
-        if not inference:
-            self.replace_layers, self.recipe = replace_layers, recipe
-            return module
-        call = f"{type(self).__name__}.convert_modules(inference=True)"
+        call = f"{type(self).__name__}.convert_modules()"
         if self.precision != "fp8":
-            raise northbridge.ArgumentsError(f"{call} is for 'fp8', not for {self.precision!r}")
-        if self._is_used:
-            raise northbridge.ArgumentsError(f"{call} comes too late. Fix: call it before the Trainer is made")
-        folder = fp8_data_path or os.environ.get("HABANA_LOGS")
-        if not isinstance(quant, bool):
-            self._inference = (None, fp8_data_path, quant)
-        elif folder:
-            files = {"dump_stats_path": f"{folder}/inc_output/measure"}  # lightning-Habana's names
-            self._inference = ("quantize" if quant else "measure", None, files)
-        else:
             raise northbridge.ArgumentsError(
-                f"{call} has no folder for measurements. Fix: fp8_data_path='measurements'"
+                f"{call} is for 'fp8', not for {self.precision!r}. Fix: {type(self).__name__}('fp8')"
             )
-        northbridge.Float8Inference(*self._inference)  # raises for what it does not accept
+        if "arguments" not in vars(self):  # the Trainer's plugin itself
+            raise northbridge.ArgumentsError(f"{call} comes too late. Fix: call it before the Trainer is made")
+        if inference:
+            made = _read_quant(call, quant, fp8_data_path)
+            if self._inference is None or self._inference.given != made.given:
+                self._inference = made
+        else:
+            self._inference = None
+            self.replace_layers = self.replace_layers if replace_layers is None else replace_layers
+            self.recipe = self.recipe if recipe is None else recipe
+        self._make().use_for(module)
         return module
 
     def plugin(self) -> northbridge.Float8Precision | northbridge.Float8Inference | None:
-        self._is_used = True
-        if self.precision != "fp8":
-            return None
-        made: northbridge.Float8Precision | northbridge.Float8Inference
-        if self._inference is not None:
-            made = northbridge.Float8Inference(*self._inference)
-        else:
-            skip = () if self.replace_layers else _skip_all
-            made = northbridge.Float8Precision("transformer-engine", self.recipe, skip)
+        return self._make() if self.precision == "fp8" else None
+
+    def _make(self) -> northbridge.Float8Precision | northbridge.Float8Inference:
+        skip = () if self.replace_layers else _skip_all
+        made = self._inference or northbridge.Float8Precision("transformer-engine", self.recipe, skip)
         made.precision = self.precision  # scripts ask whether trainer.precision is "fp8"
         return made
+
+
+def _read_quant(call: str, quant: Any, folder: str | None) -> northbridge.Float8Inference:
+    """Return the precision that ``quant`` means, with files that have lightning-Habana's names."""
+    config = {"mode": "QUANTIZE" if quant else "MEASURE"} if isinstance(quant, bool) else quant
+    if isinstance(config, (str, os.PathLike)):
+        with contextlib.suppress(OSError, ValueError):  # the precision says what is wrong with it
+            config = json.loads(Path(config).read_text())
+    if not isinstance(config, Mapping) or str(config.get("mode")).upper() == "LOAD":
+        return northbridge.Float8Inference(None, folder, config)
+    own = config.get("dump_stats_path")
+    base = folder or (None if own else os.environ.get("HABANA_LOGS"))
+    if not own and not base:
+        raise northbridge.ArgumentsError(f"{call} has no folder for measurements. Fix: fp8_data_path='measurements'")
+    files = f"{base}/inc_output/measure" if base else own
+    return northbridge.Float8Inference(config={**config, "dump_stats_path": files})
 
 
 def _skip_all(_name: str, _layer: torch.nn.Module) -> bool:

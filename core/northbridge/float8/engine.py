@@ -25,6 +25,9 @@ class Float8Engine(ABC):
     emulates: bool = False
     """True if it rounds to float8, but multiplies in a wider dtype, because the chip has no product of float8."""
 
+    multiple: int = 1
+    """Both dimensions of a weight must be multiples of it. Other layers stay in the run's precision."""
+
     @abstractmethod
     def read_recipe(self, recipe: Any) -> Any:
         """Return the engine's own form of a user's ``recipe``; its default for None.
@@ -35,10 +38,7 @@ class Float8Engine(ABC):
 
     @abstractmethod
     def convert(self, linear: torch.nn.Linear, recipe: Any) -> torch.nn.Module:
-        """Return the float8 counterpart of ``linear``, which has the very parameters of ``linear``.
-
-        Both dimensions of its weight are multiples of 16.
-        """
+        """Return the float8 counterpart of ``linear``, which has the very parameters of ``linear``."""
 
     @abstractmethod
     def is_converted(self, module: torch.nn.Module) -> bool:

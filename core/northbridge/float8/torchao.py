@@ -20,6 +20,8 @@ class TorchAO(Float8Engine):
     "rowwise_with_gw_hp".
     """
 
+    multiple = 16  # torchao's own rule, for in_features and out_features
+
     def __init__(self, *, emulates: bool = False) -> None:
         self.emulates = emulates
 

@@ -134,6 +134,19 @@ def test_the_precision_of_lightning_habana_trains(layer: nn.Linear) -> None:
     assert module.module[0].weight.grad.dtype == torch.float32
 
 
+def test_layers_of_any_size_train_on_the_vendors_engine() -> None:
+    """lightning-Habana's documentation and tests train one of 32 x 2."""
+    plugin = northbridge_hpu.HPUPrecisionPlugin("fp8", recipe={"fp8_format": "E5M2"})
+    net = nn.Sequential(nn.Linear(32, 2), nn.ReLU())
+
+    assert plugin.convert_modules(net) is net
+    fabric, module = _fit(plugin, net)
+
+    assert TransformerEngine().is_converted(module.module[0])
+    assert fabric._precision.recipe == {"fp8_format": "E5M2"}  # convert_modules() keeps the plugin's own
+    assert module.module[0].weight.grad.shape == (2, 32)
+
+
 class Own(HPUPrecisionPlugin):
     """A precision that a user has derived."""
 

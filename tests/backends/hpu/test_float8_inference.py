@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch import Trainer
 from tests.docs.page import ROOT
 from tests.engines import needs_engines, with_engines
 from tests.scripts import Ran, run_script
@@ -124,6 +125,14 @@ def run(plugin, model, rows=ROWS, **arguments):
     trainer = pl.Trainer(accelerator=NAME, plugins=[plugin], **QUIET, **arguments)
     return trainer, torch.cat(trainer.predict(model, torch.utils.data.DataLoader(rows, 8))).cpu().double()
 
+def by_one_trainer():
+    model, plugin = Module(), HPUPrecisionPlugin("fp8")
+    trainer = pl.Trainer(accelerator=NAME, devices=1, **QUIET)  # made before, and without the plugin
+    for quant in (False, True):
+        plugin.convert_modules(model, inference=True, quant=quant, fp8_data_path="shared")
+        outputs = trainer.predict(model, torch.utils.data.DataLoader(ROWS, 8))
+    return trainer, torch.cat(outputs).cpu().double(), model
+
 def as_in_lightning_habana(quant, **arguments):
     model, plugin = Module(), HPUPrecisionPlugin("fp8")
     model = plugin.convert_modules(model, inference=True, quant=quant, fp8_data_path="shared")
@@ -139,8 +148,7 @@ if NAME == "cpu":
     found["error"] = error(run(northbridge.Float8Inference("quantize", "cpu"), Module(), devices=1)[1])
 else:
     if "LOCAL_RANK" not in os.environ:
-        as_in_lightning_habana(False, devices=1)
-        trainer, outputs, model = as_in_lightning_habana(True, devices=1)
+        trainer, outputs, model = by_one_trainer()
         found["error"] = error(outputs)
         found["plugin"] = [isinstance(trainer.precision_plugin, each)
                            for each in (HPUPrecisionPlugin, northbridge.Float8Inference)]
@@ -224,7 +232,9 @@ def _last_line(ran: Ran) -> str:
     [
         (False, ("measure", "shared/inc_output")),
         (True, ("quantize", "shared/inc_output")),
-        ({"mode": "MEASURE", "observer": "maxabs"}, ("measure", "shared")),
+        ({"mode": "MEASURE", "observer": "maxabs"}, ("measure", "shared/inc_output")),
+        ({"mode": "QUANTIZE", "dump_stats_path": "own/net"}, ("quantize", "shared/inc_output")),
+        ({"mode": "LOAD"}, ("load", "shared")),
     ],
 )
 def test_convert_modules_keeps_its_arguments_for_the_run(quant: Any, wanted: tuple[str, str]) -> None:
@@ -237,33 +247,52 @@ def test_convert_modules_keeps_its_arguments_for_the_run(quant: Any, wanted: tup
     assert (kept.stage, str(kept.folder)) == wanted
 
 
-def test_the_vendors_folder_for_logs_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin = northbridge_hpu.HPUPrecisionPlugin("fp8")
+def test_the_vendors_folder_for_logs_is_the_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HABANA_LOGS", "logs")
+    (tmp_path / "config.json").write_text('{"mode": "QUANTIZE"}')
+    measure = {"mode": "MEASURE"}
+    quants: list[Any] = [False, measure, str(tmp_path / "config.json"), {**measure, "dump_stats_path": "own/measure"}]
 
-    plugin.convert_modules(torch.nn.Linear(1, 1), inference=True, quant=False)
+    found = []
+    for quant in quants:
+        plugin = northbridge_hpu.HPUPrecisionPlugin("fp8")
+        plugin.convert_modules(torch.nn.Linear(1, 1), inference=True, quant=quant)
+        kept = plugin.plugin()
+        assert isinstance(kept, northbridge.Float8Inference)
+        found.append(str(kept.folder))
 
-    kept = plugin.plugin()
-    assert isinstance(kept, northbridge.Float8Inference)
-    assert str(kept.folder) == "logs/inc_output"
+    assert found == [*["logs/inc_output"] * 3, "own"]
+    assert measure == {"mode": "MEASURE"}
 
 
-def _convert(plugin: northbridge_hpu.HPUPrecisionPlugin, **arguments: Any) -> str:
+def _convert(plugin: northbridge_hpu.HPUPrecisionPlugin, *, inference: bool = True, **arguments: Any) -> str:
     with pytest.raises(northbridge.ArgumentsError) as caught:
-        plugin.convert_modules(torch.nn.Linear(1, 1), inference=True, **arguments)
+        plugin.convert_modules(torch.nn.Linear(1, 1), inference, **arguments)
     return str(caught.value)
+
+
+class Own(northbridge_hpu.HPUPrecisionPlugin):
+    """A precision that a user has derived."""
 
 
 def test_convert_modules_refuses_what_it_could_not_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HABANA_LOGS", raising=False)
-    call = "HPUPrecisionPlugin.convert_modules(inference=True)"
-    used = northbridge_hpu.HPUPrecisionPlugin("fp8")
-    used.plugin()
+    call = "HPUPrecisionPlugin.convert_modules()"
+    used = Own("fp8")
+    Trainer(accelerator="hpu", devices=1, plugins=used, logger=False)
 
-    assert _convert(northbridge_hpu.HPUPrecisionPlugin("bf16")) == f"{call} is for 'fp8', not for 'bf16-mixed'"
-    assert _convert(used, fp8_data_path="m") == f"{call} comes too late. Fix: call it before the Trainer is made"
+    for inference in (False, True):
+        assert _convert(northbridge_hpu.HPUPrecisionPlugin("bf16"), inference=inference) == (
+            f"{call} is for 'fp8', not for 'bf16-mixed'. Fix: HPUPrecisionPlugin('fp8')"
+        )
+    assert _convert(used, fp8_data_path="m") == (
+        "Own.convert_modules() comes too late. Fix: call it before the Trainer is made"
+    )
     assert _convert(northbridge_hpu.HPUPrecisionPlugin("fp8"), quant=False) == (
         f"{call} has no folder for measurements. Fix: fp8_data_path='measurements'"
+    )
+    assert _convert(northbridge_hpu.HPUPrecisionPlugin("fp8"), quant="nowhere.json").startswith(
+        "Float8Inference(config='nowhere.json') cannot be read: "
     )
     assert _convert(northbridge_hpu.HPUPrecisionPlugin("fp8"), quant={}, fp8_data_path="m") == (
         "Float8Inference(): stage=, or the mode of config=, is one of 'measure', 'quantize', 'load'"

@@ -118,8 +118,6 @@ class Linear(torch.nn.Module):
         recipe = _recipes[-1]
         if recipe is None:
             return torch.nn.functional.linear(inp, self.weight, self.bias)
-        if self.in_features % 16 or self.out_features % 16:
-            raise RuntimeError(f"{self.in_features} x {self.out_features}: dimensions must be multiples of 16")
         result: torch.Tensor = _Product.apply(inp, self.weight, self, recipe)  # type: ignore[no-untyped-call]
         return result if self.bias is None else result + self.bias.to(result.dtype)
 

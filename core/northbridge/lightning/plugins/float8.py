@@ -14,11 +14,10 @@ from northbridge.backend import Backend
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.float8.engine import Float8Engine, choose_engine
 from northbridge.lightning.namespaces import Classes, Namespace
+from northbridge.lightning.plugins.float8_request import request, settle
 
 Skip = Sequence[str] | Callable[[str, "torch.nn.Module"], bool]
 """Layers that stay as they are: names or patterns of names, or a function of a name and its layer."""
-
-_MULTIPLE = 16
 
 
 def reject_float8(backend: Backend, asked: str) -> None:
@@ -36,9 +35,9 @@ class Float8Precision:
     """Train linear layers in float8, and the rest under bfloat16 autocast. Parameters keep their dtype.
 
     A ``torch.nn.Linear`` becomes the engine's layer when the strategy sets the model up; it keeps its parameters, and
-    their names in checkpoints, which open without float8. Layers whose dimensions are not multiples of 16, subclasses
-    of ``torch.nn.Linear`` and the layers in ``skip`` stay as they are; a log line names them. Float8 layers return
-    bfloat16.
+    their names in checkpoints, which open without float8. Layers whose dimensions the engine does not support (torchao:
+    multiples of 16), subclasses of ``torch.nn.Linear`` and the layers in ``skip`` stay as they are; a log line names
+    them. Float8 layers return bfloat16.
 
     ``Trainer(plugins=northbridge.Float8Precision())``: an object is of no namespace of Lightning until a Trainer or a
     Fabric gets it, which gives it that namespace's class.
@@ -58,6 +57,7 @@ class Float8Precision:
     siblings: ClassVar[Classes]
 
     precision: str = "transformer-engine"  # Lightning's word for training in float8
+    field: ClassVar = "float8_precision"
 
     def __init__(self, engine: str | None = None, recipe: Any = None, skip: Skip = ()) -> None:
         self.engine: str | None = engine
@@ -65,6 +65,19 @@ class Float8Precision:
         self.skip: Skip = check_skip(skip)
         self.backend: Backend | None = None
         self._read: Any = None
+
+    @property
+    def given(self) -> tuple[Any, ...]:
+        """The arguments, by which two objects of this class compute the same."""
+        return self.engine, self.recipe, self.skip
+
+    def use_for(self, module: torch.nn.Module) -> None:
+        """Let the next run of ``module`` use this precision, also if its Trainer was made before, or without it.
+
+        The run raises :class:`ArgumentsError` if its Trainer has another precision than float8, "32-true" and
+        "bf16-mixed".
+        """
+        request(module, self)
 
     def bind(self, backend: Backend) -> None:
         """Set the chip of the run, and read the recipe; raises the errors of the class."""
@@ -78,14 +91,16 @@ class Float8Precision:
 
         A strategy calls it. Call it in ``configure_model()`` before you shard the model there.
         """
+        settle(module, self)
         name, engine = self._choose(self._chip)
         before = [each for each in module.modules() if engine.is_converted(each)]
         converted, kept = convert_linears(module, engine, self._read, self.skip)
         if not any(engine.is_converted(each) for each in converted.modules()):
             found = f"it has {_list(kept)}" if kept else "it has no torch.nn.Linear"
+            sizes = f"multiples of {engine.multiple} for the features of its layers, or " if engine.multiple > 1 else ""
             raise UnsupportedError(
-                f"no layer of {type(module).__name__} can be trained in float8: {found}. Fix: multiples of {_MULTIPLE}"
-                " for the features of its layers, or precision='bf16-mixed'",
+                f"no layer of {type(module).__name__} can be trained in float8: {found}. Fix:"
+                f" {sizes}precision='bf16-mixed'",
                 capability="float8",
             )
         if not before:
@@ -154,7 +169,7 @@ def convert_linears(
     _reject_unknown(skip, [name for name, _ in module.named_modules(remove_duplicate=False)])
     kept: dict[str, str] = {}
     for linear, names in places.items():
-        reason = _reason_against(names[0], linear, skip)
+        reason = _reason_against(names[0], linear, skip, engine.multiple)
         if reason:
             kept[names[0]] = reason
             continue
@@ -181,14 +196,14 @@ def _reject_unknown(skip: Skip, names: list[str]) -> None:
             raise ArgumentsError(f"Float8Precision(skip=…): the model has no module {pattern!r}{hint}")
 
 
-def _reason_against(name: str, linear: torch.nn.Linear, skip: Skip) -> str:
+def _reason_against(name: str, linear: torch.nn.Linear, skip: Skip, multiple: int) -> str:
     """Return why ``linear`` is not computed in float8; empty if it is."""
     if skip(name, linear) if callable(skip) else any(_covers(pattern, name) for pattern in skip):
         return "skip="
     if type(linear) is not torch.nn.Linear and type(linear).__name__ != "FSDPLinear":  # torch's, for a sharded one
         return f"a {type(linear).__name__}, not torch.nn.Linear"
-    if linear.in_features % _MULTIPLE or linear.out_features % _MULTIPLE:
-        return f"{linear.in_features} x {linear.out_features}, not multiples of {_MULTIPLE}"
+    if linear.in_features % multiple or linear.out_features % multiple:
+        return f"{linear.in_features} x {linear.out_features}, not multiples of {multiple}"
     return ""
 
 

@@ -19,6 +19,7 @@ from northbridge.float8.saved_model import load_model, save_model
 from northbridge.lightning.namespaces import Classes, Namespace
 from northbridge.lightning.plugins.float8 import reject_float8
 from northbridge.lightning.plugins.float8_arguments import read_config, read_dtype, read_stage
+from northbridge.lightning.plugins.float8_request import request, settle
 
 
 class Float8Inference:
@@ -47,6 +48,7 @@ class Float8Inference:
     siblings: ClassVar[Classes]
 
     precision: str = "transformer-engine"  # Lightning's word for float8
+    field: ClassVar = "float8_inference"
 
     def __init__(self, stage: str | None = None, folder: Any = None, config: Any = None) -> None:
         self.config: dict[str, Any] = read_config(config)
@@ -67,6 +69,19 @@ class Float8Inference:
         self._measuring: _Conversion | None = None
         self._quantized: _Conversion | None = None
 
+    @property
+    def given(self) -> tuple[Any, ...]:
+        """The arguments, by which two objects of this class compute the same."""
+        return self.stage, self._prefix, self.config
+
+    def use_for(self, module: torch.nn.Module) -> None:
+        """Let the next run of ``module`` use this precision, also if its Trainer was made before, or without it.
+
+        The run raises :class:`ArgumentsError` if its Trainer has another precision than float8, "32-true" and
+        "bf16-mixed".
+        """
+        request(module, self)
+
     def bind(self, backend: Backend) -> None:
         """Set the chip of the run; raises :class:`UnsupportedError` if it has no float8, or the library is missing."""
         reject_float8(backend, f"{type(self).__name__}()")
@@ -75,6 +90,7 @@ class Float8Inference:
 
     def convert_module(self, module: torch.nn.Module) -> torch.nn.Module:
         """Convert a Fabric's ``module`` in place. A Trainer's is converted when it is on the device of its rank."""
+        settle(module, self)
         if not self.namespace.is_trainer:
             if self.backend is None:
                 self._reject_device("this Fabric's accelerator")

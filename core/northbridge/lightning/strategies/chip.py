@@ -12,6 +12,7 @@ from northbridge.discovery.loaded import load
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.accelerators.accelerator import announce_simulation, announced, is_ours
 from northbridge.lightning.corrections.compilation import reject_compiler
+from northbridge.lightning.plugins.float8_request import settle
 from northbridge.lightning.plugins.precision import reject_cast
 from northbridge.lightning.strategies.dtype_warnings import warn_of_batch, warn_of_module
 from northbridge.lightning.strategies.fused_optimizers import keep_counts, reject_fused
@@ -148,6 +149,7 @@ class _ChipMixin(_SavedStateMixin):
         """Set up a Fabric's ``module``, and let the bridge know of its evaluation steps."""
         reject_tensors(self.backend, module, self.root_device)  # tensors that were not moved before
         reject_sparse_gradients(self.backend, module, self.root_device)
+        settle(module, None)
         if "_orig_mod" in module._modules:  # the user keeps the compiled model inside the strategy's wrapper
             reject_compiler(self.backend, getattr(module, "_compile_kwargs", None) or {})  # noted by Lightning
         module = super().setup_module(module)

@@ -8,6 +8,7 @@ from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins import random_states
 from northbridge.lightning.plugins.checkpoint_files import reject_other_parts, reject_other_than_dict
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
+from northbridge.lightning.plugins.float8_request import use_requested
 from northbridge.lightning.strategies.moved_parameters import follow, following
 from northbridge.lightning.strategies.unsupported import reject_unsupported
 from northbridge.lightning.strategies.unsupported_tensors import reject_sparse_gradients, reject_tensors
@@ -25,6 +26,7 @@ class _TrainerMixin(_NamespaceMixin):
     def setup_environment(self) -> None:
         """Reject features of this run that the chip does not support, before a device is acquired."""
         if self.lightning_module is not None:
+            use_requested(self)
             trainer = self.lightning_module.trainer
             if self._fits():
                 reject_unsupported(self.backend, "fit", *(["checkpoint"] if trainer.checkpoint_callbacks else []))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from lightning.fabric import Fabric
 from tests.core.lightning.conftest import Build, Claims
 from tests.core.lightning.plugins.test_precision import precision_of
 from tests.engines import needs_engines, with_engines
@@ -22,6 +25,7 @@ from northbridge.discovery import named
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.plugins.float8 import convert_linears
+from northbridge.lightning.plugins.float8_request import use_requested
 
 pytestmark = pytest.mark.usefixtures("chip")
 
@@ -32,6 +36,8 @@ class Rounded(nn.Linear):
 
 class Rounding(northbridge.Float8Engine):
     """An engine without a library: it rounds the output to three bits of mantissa."""
+
+    multiple = 16
 
     def read_recipe(self, recipe: Any) -> Any:
         if recipe not in (None, "coarse"):
@@ -192,6 +198,75 @@ def test_a_model_without_a_fitting_layer_is_an_error(build: Build) -> None:
         "no layer of Sequential can be trained in float8: it has 0 (5 x 16, not multiples of 16). Fix: multiples of 16"
         " for the features of its layers, or precision='bf16-mixed'"
     )
+
+
+def test_an_engine_may_have_layers_of_any_size(engines: dict[str, northbridge.Float8Engine]) -> None:
+    engines["rounding"].multiple = 1
+
+    converted, kept = convert_linears(model(), engines["rounding"], None, ())
+
+    assert chosen(converted) == ["0", "1.0", "head"]
+    assert list(kept) == ["2"]
+
+
+def asked_for(namespace: Namespace, plugin: Any, *, part: bool = False, **arguments: Any) -> Any:
+    """Return a Trainer's strategy, made before ``plugin`` was asked for its module, as its run begins."""
+    lightning: Any = import_module(namespace.name)
+    host, module = (
+        lightning.Trainer(accelerator="cpu_sim", devices=1, logger=False, **arguments),
+        lightning.LightningModule(),
+    )
+    module.net = model()
+    plugin.use_for(module.net if part else module)
+    host.strategy.connect(copy.deepcopy(module))
+    use_requested(host.strategy)
+    return host.strategy
+
+
+@pytest.mark.parametrize("name", ["lightning.pytorch", "pytorch_lightning"])
+def test_a_module_brings_its_precision_to_a_run(name: str) -> None:
+    namespace = NAMESPACES[name]
+    for arguments in ({}, {"precision": "bf16-mixed"}, {"plugins": northbridge.Float8Precision("emulating")}):
+        strategy = asked_for(namespace, northbridge.Float8Precision(skip=["net.0"]), **arguments)
+        plugin = strategy.precision_plugin
+
+        assert type(plugin) is classes(namespace).float8_precision
+        assert chosen(plugin.convert_module(strategy.lightning_module)) == ["net.1.0"]
+
+    mine = northbridge.Float8Precision(skip=("net.1",))
+    assert asked_for(namespace, northbridge.Float8Precision(skip=["net.1"]), plugins=mine).precision_plugin is mine
+
+
+def test_a_module_brings_no_precision_against_anothers() -> None:
+    with pytest.raises(northbridge.ArgumentsError) as caught:
+        asked_for(NAMESPACES["lightning.pytorch"], northbridge.Float8Precision(), precision="64-true")
+
+    assert str(caught.value) == (
+        "float8 was asked for LightningModule, and its Trainer has DoublePrecision. Fix: leave precision=, plugins= and"
+        " strategy= out"
+    )
+
+
+def test_float8_is_asked_for_a_whole_module() -> None:
+    with pytest.raises(northbridge.ArgumentsError) as caught:
+        asked_for(NAMESPACES["lightning.pytorch"], northbridge.Float8Precision(), part=True)
+
+    assert str(caught.value) == "float8 was asked for 'net', a part of LightningModule. Fix: convert the whole module"
+
+
+@pytest.mark.parametrize("own", [None, northbridge.Float8Precision("emulating")])
+def test_a_fabric_without_what_was_asked_refuses(own: Any) -> None:
+    net, asked = model(), northbridge.Float8Precision()
+    asked.use_for(net)
+
+    with pytest.raises(northbridge.ArgumentsError) as caught:
+        Fabric(accelerator="cpu_sim", devices=1, plugins=own).setup_module(net)
+
+    assert str(caught.value) == (
+        "float8 was asked for Sequential, and this Fabric does not have it. Fix: give a Fabric the plugin that was"
+        " asked: Fabric(plugins=[…])"
+    )
+    assert chosen(Fabric(accelerator="cpu_sim", devices=1, plugins=asked).setup_module(net)) != []
 
 
 class Sharded(torch.Tensor):
