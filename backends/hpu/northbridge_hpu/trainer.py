@@ -6,9 +6,10 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import northbridge
 from northbridge_hpu.data import HabanaDataLoader as HabanaDataLoader
@@ -47,25 +48,56 @@ class HPUAccelerator(northbridge.AcceleratorName, backend="hpu"):
 class SingleHPUStrategy(northbridge.SingleDeviceStrategyName, backend="hpu"):
     """The strategy for one HPU: ``strategy="hpu_single"``."""
 
+    strategy_name = "hpu_single"
+
 
 class HPUParallelStrategy(northbridge.DDPStrategyName, backend="hpu"):
     """The DDP strategy over HCCL under its second name: ``strategy="hpu_parallel"``. It averages gradients."""
+
+    strategy_name = "hpu_parallel"
 
 
 class HPUDDPStrategy(HPUParallelStrategy, backend="hpu"):
     """The DDP strategy over HCCL: ``strategy="hpu_ddp"``."""
 
+    strategy_name = "hpu_ddp"
+
 
 class HPUDeepSpeedStrategy(northbridge.DeepSpeedStrategyName, backend="hpu"):
     """DeepSpeed's ZeRO on HPUs: ``strategy="hpu_deepspeed"``, ``"hpu_deepspeed_stage_3"`` and so on."""
 
+    strategy_name = "hpu_deepspeed"
+
 
 class HPUDeepSpeedPrecisionPlugin(northbridge.DeepSpeedPrecisionName, backend="hpu"):
-    """A precision of a run with DeepSpeed: ``precision="bf16-mixed"``."""
+    """A precision of a run with DeepSpeed: ``precision="bf16-mixed"``.
+
+    Raises :class:`northbridge.UnsupportedError` for "fp8", and when it shall convert modules.
+    """
+
+    fp8_train_available = fp8_training_available = fp8_inference_available = False
+
+    def __init__(self, precision: str | int = "32-true", *args: Any, **kwargs: Any) -> None:
+        if precision == "fp8":
+            self._reject("('fp8')")
+        super().__init__(precision, *args, **kwargs)
+
+    def convert_modules(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise :class:`northbridge.UnsupportedError`."""
+        self._reject(".convert_modules()")
+
+    def _reject(self, asked: str) -> NoReturn:
+        raise northbridge.UnsupportedError(
+            f"{type(self).__name__}{asked}: Northbridge has no float8 with DeepSpeed. Fix: HPUPrecisionPlugin('fp8')"
+            " with strategy='hpu_ddp'",
+            capability="float8",
+        )
 
 
 class HPUFSDPStrategy(northbridge.FSDPStrategyName, backend="hpu"):
     """Torch's first FSDP over HCCL: ``strategy="fsdp"``. It trains in 32-true unless a precision is given."""
+
+    strategy_name = "hpu_fsdp"
 
 
 class HPUCheckpointIO(northbridge.CheckpointIOName, backend="hpu"):
@@ -96,9 +128,17 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
             )
 
     @property
-    def fp8_train_available(self) -> bool:
+    def fp8_training_available(self) -> bool:
         """Return True if this precision trains in float8 and the machine's cards have it."""
         return self.precision == "fp8" and HPUAccelerator.is_fp8_available()[0]
+
+    fp8_train_available = fp8_training_available
+    """The name that it had in most releases."""
+
+    @property
+    def fp8_inference_available(self) -> bool:
+        """Return True if :attr:`fp8_training_available` is, and Intel Neural Compressor is installed."""
+        return self.fp8_training_available and find_spec("neural_compressor") is not None
 
     def convert_modules(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -128,8 +129,12 @@ def test_the_precision_of_lightning_habana_trains(layer: nn.Linear) -> None:
     assert isinstance(fabric._precision, northbridge.Float8Precision)
     assert isinstance(fabric._precision, northbridge_hpu.HPUPrecisionPlugin)
     assert plugin.precision == fabric._precision.precision == "fp8"
-    assert plugin.fp8_train_available
-    assert not HPUPrecisionPlugin("bf16-mixed").fp8_train_available
+    assert (plugin.fp8_train_available, plugin.fp8_training_available) == (True, True)
+    assert plugin.fp8_inference_available == (find_spec("neural_compressor") is not None)
+    mixed = HPUPrecisionPlugin("bf16-mixed")
+    assert not mixed.fp8_train_available
+    assert not mixed.fp8_training_available
+    assert not mixed.fp8_inference_available
     assert TransformerEngine().is_converted(module.module[0])
     assert module.module[0].weight.grad.dtype == torch.float32
 
@@ -164,9 +169,11 @@ def test_the_engine_says_whether_it_computes_in_float8() -> None:
     import habana_frameworks.torch.hpex.experimental.transformer_engine as engine
 
     with engine.fp8_autocast(enabled=True):
-        inside = engine.fp8.is_fp8_enabled()
+        inside = engine.fp8.is_fp8_enabled(), engine.fp8.FP8GlobalStateManager.is_fp8_enabled()
 
-    assert (inside, engine.fp8.is_fp8_enabled()) == (True, False)
+    assert inside == (True, True)
+    assert not engine.fp8.is_fp8_enabled()
+    assert not engine.fp8.FP8GlobalStateManager.is_fp8_enabled()
 
 
 def test_layers_are_left_to_the_user_if_asked(layer: nn.Linear) -> None:

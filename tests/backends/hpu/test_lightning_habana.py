@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DeepSpeedStrategy
 from tests.backends.simulation.predecessor import Predecessor
 from tests.core.conftest import Install, install as install
@@ -66,6 +67,37 @@ def test_names_answer_before_a_trainer_has_them() -> None:
     assert isinstance(strategy.checkpoint_io, northbridge_hpu.HPUCheckpointIO)
     with pytest.raises(ValueError, match="root device is 'cpu'"):
         northbridge_hpu.HPUAccelerator().setup_device(torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        (northbridge_hpu.SingleHPUStrategy, "hpu_single"),
+        (northbridge_hpu.HPUParallelStrategy, "hpu_parallel"),
+        (northbridge_hpu.HPUDDPStrategy, "hpu_ddp"),
+        (northbridge_hpu.HPUFSDPStrategy, "hpu_fsdp"),
+    ],
+)
+def test_a_strategy_has_its_vendors_word(name: Any, word: str) -> None:
+    strategy = name()
+
+    assert strategy.strategy_name == name.strategy_name == word
+    assert Trainer(accelerator="hpu", devices=1, strategy=strategy, logger=False).strategy.strategy_name == word
+
+
+def test_deepspeed_has_no_float8() -> None:
+    end = ": Northbridge has no float8 with DeepSpeed. Fix: HPUPrecisionPlugin('fp8') with strategy='hpu_ddp'"
+    plugin: Any = northbridge_hpu.HPUDeepSpeedPrecisionPlugin
+
+    for asked, act in {
+        "('fp8')": lambda: plugin("fp8", replace_layers=True),
+        ".convert_modules()": lambda: plugin("bf16-mixed").convert_modules(torch.nn.Linear(1, 1), inference=True),
+    }.items():
+        with pytest.raises(UnsupportedError) as caught:
+            act()
+        assert str(caught.value) == f"HPUDeepSpeedPrecisionPlugin{asked}{end}"
+    assert not plugin("bf16-mixed").fp8_inference_available
+    assert plugin(precision="bf16").precision == "bf16-mixed"
 
 
 def test_an_fsdp_strategy_answers_before_a_trainer_has_it() -> None:

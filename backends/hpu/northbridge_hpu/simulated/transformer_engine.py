@@ -52,6 +52,15 @@ def is_fp8_enabled() -> bool:
     return _recipes[-1] is not None
 
 
+class FP8GlobalStateManager:
+    """The state of ``fp8_autocast``, as a class."""
+
+    @classmethod
+    def is_fp8_enabled(cls) -> bool:
+        """Return True inside an ``fp8_autocast`` that is enabled."""
+        return is_fp8_enabled()
+
+
 class _Scale:
     """The scale of one tensor of a layer, from the largest values of earlier steps."""
 

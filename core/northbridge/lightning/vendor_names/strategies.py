@@ -27,6 +27,9 @@ _FIRST = ("accelerator", "parallel_devices", "cluster_environment", "checkpoint_
 class StrategyName(VendorName):
     """Base of the names of strategies, which serve a Trainer and a Fabric alike."""
 
+    strategy_name: ClassVar[str] = ""
+    """The word that the vendor's package registered for it, which scripts ask a strategy for; empty for Lightning's."""
+
     @classmethod
     def passed_on(cls) -> Collection[str]:
         return PRECISION_OF_STRATEGY
@@ -45,7 +48,10 @@ class StrategyName(VendorName):
                     f"{type(self).__name__}({argument}=…): the strategies of a {namespace.host} have no such"
                     " argument. Fix: leave it out"
                 )
-        return cls(**arguments)
+        made = cls(**arguments)
+        if self.strategy_name:
+            made.strategy_name = self.strategy_name
+        return made
 
     def make_draft(self, namespace: Namespace) -> Any:
         load(get(self.backend_name))  # torch may know the device's name only now
