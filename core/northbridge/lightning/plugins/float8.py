@@ -57,7 +57,7 @@ class Float8Precision:
     siblings: ClassVar[Classes]
 
     precision: str = "transformer-engine"  # Lightning's word for training in float8
-    field: ClassVar = "float8_precision"
+    field: ClassVar[str] = "float8_precision"  # of Classes
 
     def __init__(self, engine: str | None = None, recipe: Any = None, skip: Skip = ()) -> None:
         self.engine: str | None = engine
@@ -74,8 +74,8 @@ class Float8Precision:
     def use_for(self, module: torch.nn.Module) -> None:
         """Let the next run of ``module`` use this precision, also if its Trainer was made before, or without it.
 
-        The run raises :class:`ArgumentsError` if its Trainer has another precision than float8, "32-true" and
-        "bf16-mixed".
+        The run is on one of Northbridge's chips. It raises :class:`ArgumentsError` if its Trainer has another precision
+        than float8, "32-true" and "bf16-mixed".
         """
         request(module, self)
 

@@ -48,7 +48,7 @@ class Float8Inference:
     siblings: ClassVar[Classes]
 
     precision: str = "transformer-engine"  # Lightning's word for float8
-    field: ClassVar = "float8_inference"
+    field: ClassVar[str] = "float8_inference"  # of Classes
 
     def __init__(self, stage: str | None = None, folder: Any = None, config: Any = None) -> None:
         self.config: dict[str, Any] = read_config(config)
@@ -77,8 +77,8 @@ class Float8Inference:
     def use_for(self, module: torch.nn.Module) -> None:
         """Let the next run of ``module`` use this precision, also if its Trainer was made before, or without it.
 
-        The run raises :class:`ArgumentsError` if its Trainer has another precision than float8, "32-true" and
-        "bf16-mixed".
+        The run is on one of Northbridge's chips. It raises :class:`ArgumentsError` if its Trainer has another precision
+        than float8, "32-true" and "bf16-mixed".
         """
         request(module, self)
 

@@ -22,7 +22,10 @@ from northbridge.lightning.corrections.compilation import reject_compiler
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")  # of what torch.compile imports
 
-LIST = "import warnings; warnings.simplefilter('ignore'); print('hpu_backend' in torch.compiler.list_backends())\n"
+LIST = """
+import warnings; warnings.simplefilter('ignore')
+from torch._dynamo.backends import registry; print('hpu_backend' in registry._COMPILER_FNS)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +58,31 @@ def test_eager_mode_waits_for_torchs_own_import_of_the_compiler() -> None:
     )
 
     assert said.stdout == "False\nTrue\n"
+
+
+NO_COMPILER = (
+    "torch.compile(backend='hpu_backend'): lazy mode makes graphs by itself, and PT_HPU_LAZY_MODE=0 chooses eager mode."
+    " Fix: leave torch.compile out\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("lazy", "release", "wanted"), [("1", "1.22", NO_COMPILER), ("0", "1.19", "compiles torch.Size([1])\n")]
+)
+def test_a_script_compiles_before_it_loads_the_chip(run: Run, lazy: str, release: str, wanted: str) -> None:
+    program = """
+    import torch, northbridge, warnings
+    warnings.simplefilter("ignore")
+    try:
+        torch.compile(torch.nn.Linear(1, 1), backend="hpu_backend")
+        northbridge.load("hpu")
+        model = torch.nn.Linear(1, 1).to("hpu")
+        print("compiles", torch.compile(model, backend="hpu_backend")(torch.ones(1, device="hpu")).shape)
+    except northbridge.UnsupportedError as error:
+        print(error)
+    """
+
+    assert run(program, first="", PT_HPU_LAZY_MODE=lazy, NORTHBRIDGE_HPU_SIM_RELEASE=release) == wanted
 
 
 @pytest.mark.shows("hpu_backend patches its options for each graph")
