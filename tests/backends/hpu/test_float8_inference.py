@@ -17,6 +17,7 @@ from tests.scripts import Ran, run_script
 
 import northbridge
 import northbridge_hpu
+from northbridge_hpu.trainer import HPUPrecisionPlugin
 
 SCRIPT = ROOT / "docs" / "scripts" / "float8_errors.py"
 
@@ -271,14 +272,14 @@ def _convert(plugin: northbridge_hpu.HPUPrecisionPlugin, *, inference: bool = Tr
     return str(caught.value)
 
 
-class Own(northbridge_hpu.HPUPrecisionPlugin):
+class Own(HPUPrecisionPlugin):
     """A precision that a user has derived."""
 
 
 def test_convert_modules_refuses_what_it_could_not_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HABANA_LOGS", raising=False)
     call = "HPUPrecisionPlugin.convert_modules()"
-    used = Own("fp8")
+    used: Any = Own("fp8")
     Trainer(accelerator="hpu", devices=1, plugins=used, logger=False)
 
     for inference in (False, True):

@@ -140,6 +140,8 @@ class _DeepSpeedMixin(_ParallelMixin):
 class _TrainerDeepSpeedMixin(_TrainerShardsMixin, _DeepSpeedMixin):
     """Trains a Trainer's model with DeepSpeed's ZeRO."""
 
+    config: dict[str, Any]
+
     prefers_module = False
     """True if the optimizer of ``configure_optimizers()`` trains, and not the configuration's, if both have one."""
 

@@ -226,7 +226,12 @@ def asked_for(namespace: Namespace, plugin: Any, *, part: bool = False, **argume
 @pytest.mark.parametrize("name", ["lightning.pytorch", "pytorch_lightning"])
 def test_a_module_brings_its_precision_to_a_run(name: str) -> None:
     namespace = NAMESPACES[name]
-    for arguments in ({}, {"precision": "bf16-mixed"}, {"plugins": northbridge.Float8Precision("emulating")}):
+    others: list[dict[str, Any]] = [
+        {},
+        {"precision": "bf16-mixed"},
+        {"plugins": northbridge.Float8Precision("emulating")},
+    ]
+    for arguments in others:
         strategy = asked_for(namespace, northbridge.Float8Precision(skip=["net.0"]), **arguments)
         plugin = strategy.precision_plugin
 
@@ -256,7 +261,8 @@ def test_float8_is_asked_for_a_whole_module() -> None:
 
 @pytest.mark.parametrize("own", [None, northbridge.Float8Precision("emulating")])
 def test_a_fabric_without_what_was_asked_refuses(own: Any) -> None:
-    net, asked = model(), northbridge.Float8Precision()
+    net = model()
+    asked: Any = northbridge.Float8Precision()
     asked.use_for(net)
 
     with pytest.raises(northbridge.ArgumentsError) as caught:

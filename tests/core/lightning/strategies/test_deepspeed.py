@@ -323,7 +323,8 @@ class _Lines(logging.Handler):
 
 @case
 def two_optimizers_of_different_places() -> dict[str, Any]:
-    told, found = _Lines(), {}
+    told = _Lines()
+    found: dict[str, Any] = {}
     for each in ("fabric", "pytorch"):
         logging.getLogger(f"lightning.{each}").addHandler(told)
     zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
