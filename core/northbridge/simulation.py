@@ -23,6 +23,9 @@ class Simulation:
     page: str = ""
     """Where a user reads what is simulated, to end the same message."""
 
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """Names that the stand-ins lack on purpose, each with what a user writes instead: the end of the same message."""
+
     dev: Callable[[], Path] | None = None
     """Returns the folder with the device files of the simulated cards; real cards have theirs in ``/dev``."""
 

@@ -102,7 +102,7 @@ def _place(name: str) -> Simulation:
         if name not in _simulations:
             for module in simulation.stand_ins:
                 _reject_beside_the_real(name, module)
-            sys.meta_path.insert(0, StandIns(name, simulation.stand_ins, chip=simulation.chip, page=simulation.page))
+            sys.meta_path.insert(0, StandIns(name, simulation))
             for module, mark in simulation.found.items():
                 if hasattr(sys.modules.get(module), mark):
                     setattr(sys.modules[module], mark, True)

@@ -6,30 +6,30 @@ A name that the vendor has and the simulation lacks is an error that says so.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from northbridge.errors import NorthbridgeError, NotSimulatedError, SimulationError
 from northbridge.processes.endings import describe_error
+from northbridge.simulation import Simulation
 
 
 class StandIns(MetaPathFinder):
-    """Finds the stand-ins of backend ``backend``; ``places`` maps names to files, or to the folders of packages.
+    """Finds the stand-ins that the ``simulation`` of backend ``backend`` brings.
 
-    It comes before Python's own finders, because it marks every module of the stand-ins. ``chip`` is the simulated
-    chip's name in messages, and ``page`` describes what it has.
+    It comes before Python's own finders, because it marks every module of the stand-ins.
     """
 
-    def __init__(self, backend: str, places: Mapping[str, Path], *, chip: str = "", page: str = "") -> None:
+    def __init__(self, backend: str, simulation: Simulation) -> None:
         self.backend = backend
-        self.places = places
-        self.chip: str = chip or backend
-        self.page: str = page or f"the documentation of backend {backend!r}"
+        self.places = simulation.stand_ins
+        self.instead = simulation.instead
+        self.chip: str = simulation.chip or backend
+        self.page: str = simulation.page or f"the documentation of backend {backend!r}"
 
     def find_spec(
         self,
@@ -63,7 +63,10 @@ class StandIns(MetaPathFinder):
 
     def without(self, name: str) -> str:
         """Return the message for a ``name`` that the simulated chip does not have."""
-        return f"the simulated {self.chip} has no {name}; see {self.page}"
+        # Python looks for the package of an absent name first.
+        meant = next((each for each in self.instead if f"{each}.".startswith(f"{name}.")), None)
+        fix = "" if meant is None else f". Fix: {self.instead[meant]}"
+        return f"the simulated {self.chip} has no {name}; see {self.page}{fix}"
 
     def _stand_in(self, fullname: str) -> ModuleSpec | None:
         where = self.places[fullname]

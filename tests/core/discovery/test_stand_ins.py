@@ -20,7 +20,13 @@ Stand = Callable[[str], Path]
 @pytest.fixture
 def stand(tmp_path: Path) -> Iterator[Stand]:
     """Let the module `torch_absent` be stood in for by a package of one file, for this test."""
-    finder = StandIns("absent", {"torch_absent": tmp_path}, chip="Anvil", page="docs/simulated-anvil.md")
+    absent = northbridge.Simulation(
+        {"torch_absent": tmp_path},
+        chip="Anvil",
+        page="docs/simulated-anvil.md",
+        instead={"torch_absent.move.to_anvil": 'write device "absent"'},
+    )
+    finder = StandIns("absent", absent)
     sys.meta_path.insert(0, finder)
 
     def stand(code: str) -> Path:
@@ -50,7 +56,7 @@ def test_it_is_a_package_whose_modules_python_finds(stand: Stand, tmp_path: Path
 
 
 def test_what_is_there_for_real_is_found_first(tmp_path: Path) -> None:
-    finder = StandIns("absent", {"fractions": tmp_path / "fractions.py"})
+    finder = StandIns("absent", northbridge.Simulation({"fractions": tmp_path / "fractions.py"}))
     sys.meta_path.insert(0, finder)
     try:
         spec: Any = find_spec("fractions")
@@ -130,6 +136,23 @@ def test_absent_attribute_says_that_it_is_not_simulated(stand: Stand, tmp_path: 
     assert not hasattr(inner, "__wrapped__")
 
 
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("from torch_absent.move import to_anvil", "move"),
+        ("import torch_absent.move.to_anvil", "move"),
+        ("from torch_absent import move", "move"),
+    ],
+)
+def test_name_left_out_on_purpose_says_what_to_write(stand: Stand, code: str, name: str) -> None:
+    stand("NAME = 1")
+
+    with pytest.raises(northbridge.NotSimulatedError) as caught:
+        exec(code, {})
+
+    assert str(caught.value) == WITHOUT.format(name) + '. Fix: write device "absent"'
+
+
 def test_a_second_name_of_a_stand_in_says_the_first(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     stand("NAME = 1")
     monkeypatch.setitem(sys.modules, "second", importlib.import_module("torch_absent"))
@@ -161,6 +184,6 @@ def test_question_for_an_absent_module_is_answered(stand: Stand) -> None:
 
 
 def test_without_a_page_the_message_names_the_backend(tmp_path: Path) -> None:
-    said = StandIns("absent", {"torch_absent": tmp_path}).without("torch_absent.graphs")
+    said = StandIns("absent", northbridge.Simulation({"torch_absent": tmp_path})).without("torch_absent.graphs")
 
     assert said == "the simulated absent has no torch_absent.graphs; see the documentation of backend 'absent'"

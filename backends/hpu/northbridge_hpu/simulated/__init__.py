@@ -26,6 +26,9 @@ def northbridge_simulation() -> northbridge.Simulation:
         },
         chip="Gaudi",
         page="docs/simulated-gaudi.md",
+        instead={
+            "habana_frameworks.torch.gpu_migration": 'without gpu_migration, write torch.hpu and device "hpu"',
+        },
         dev=lambda: HPUSimSettings.read().folder,
         autoloads=("habana_frameworks.autoload",),  # in the vendor's mode, and by the vendor's variable
         found={"ray._private.accelerators.hpu": "HPU_PACKAGE_AVAILABLE"},  # a Ray worker imports Ray before torch

@@ -24,6 +24,7 @@ def northbridge_simulation() -> northbridge.Simulation:
         "Ascend NPU",
         "docs/npu.md",
         autoloads=autoloads,
+        instead={"torch_npu.contrib.transfer_to_npu": 'without transfer_to_npu, write torch.npu and device "npu"'},
         strict_options=northbridge_cpu_sim.STRICT_OPTIONS,
         tools=tools,
     )

@@ -23,6 +23,7 @@ def northbridge_simulation() -> northbridge.Simulation:
         {"torch_sdaa": _HERE / "torch_sdaa"},
         chip="Teco card",
         page="docs/simulated-teco.md",
+        instead={"torch_sdaa.utils.cuda_migrate": 'without cuda_migrate, write torch.sdaa and device "sdaa"'},
         autoloads=("torch_sdaa",) if settings.autoload else (),
         tools={} if settings.smi == "none" else {"teco-smi": _HERE / "teco_smi.py"},
         strict_options=northbridge_cpu_sim.STRICT_OPTIONS,

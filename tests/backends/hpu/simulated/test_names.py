@@ -147,7 +147,9 @@ def test_an_absent_name_is_not_simulated(hpu: ModuleType, line: str, absent: str
     with pytest.raises(northbridge.NotSimulatedError) as caught:
         exec(line, {})
 
-    assert str(caught.value) == (f"the simulated Gaudi has no habana_frameworks.{absent}; see docs/simulated-gaudi.md")
+    fix = '. Fix: without gpu_migration, write torch.hpu and device "hpu"' if "gpu_migration" in line else ""
+    said = f"the simulated Gaudi has no habana_frameworks.{absent}; see docs/simulated-gaudi.md{fix}"
+    assert str(caught.value) == said
     with pytest.raises(AttributeError, match=r"^the simulated Gaudi has no habana_\S+.hpu.empty_cache; see"):
         _ = hpu.empty_cache
 
