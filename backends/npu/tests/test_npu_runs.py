@@ -128,8 +128,9 @@ class Overflowing(BoringModel):
     def on_train_end(self):
         scaler = self.trainer.precision_plugin.scaler
         config = torch.distributed.get_backend_config()
-        lines = [type(scaler).__module__, config, scaler.get_scale(), self.trainer.strategy.root_device]
-        print(f"rank {self.trainer.global_rank}:", *lines, flush=True)
+        said = [type(scaler).__module__, config, scaler.get_scale(), self.trainer.strategy.root_device]
+        # In one write: the ranks share a pipe.
+        print(f"rank {self.trainer.global_rank}: {' '.join(map(str, said))}\\n", end="", flush=True)
 
 
 quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
@@ -184,6 +185,34 @@ def test_graphs_profiler_and_cards_are_the_vendors(run: Callable[..., str]) -> N
 
     assert said[:3] == ["NPUGraph [8.0, 8.0]", "True", "npu npugraph_ex"]
     assert said[4] == "2 a 910ProB computes in float16 and float32 alone; 910B1 and later have it"
+
+
+FIRST_LINES = """
+import torch
+import torch_npu
+
+torch.npu.set_compile_mode(jit_compile=False)
+torch.npu.config.allow_internal_format = False
+print(torch.npu.matmul.allow_hf32, torch.npu.conv.allow_hf32)
+torch.npu.matmul.allow_hf32, torch.npu.conv.allow_hf32 = True, False
+print(torch.npu.matmul.allow_hf32, torch.npu.conv.allow_hf32)
+for wrong in ("torch.npu.conv.allow_hf32 = 1", "from torch_npu.contrib import transfer_to_npu"):
+    try:
+        exec(wrong)
+    except (TypeError, ModuleNotFoundError) as error:
+        print(error)
+"""
+
+
+def test_first_lines_of_public_scripts(run: Callable[..., str]) -> None:
+    """Switches of the vendor's are accepted, and the migration of CUDA's names says what to write."""
+    *switches, without = run(FIRST_LINES, NORTHBRIDGE_SIMULATE="npu").splitlines()
+
+    assert switches == ["False True", "True False", "allow_hf32 must be a bool, but got int"]
+    assert without == (
+        "the simulated Ascend NPU has no torch_npu.contrib; see docs/npu.md. Fix: without transfer_to_npu, write"
+        ' torch.npu and device "npu"'
+    )
 
 
 CASTS = """

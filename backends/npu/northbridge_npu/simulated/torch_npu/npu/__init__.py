@@ -19,6 +19,7 @@ from northbridge_npu.simulated.devices import (
     synchronize as synchronize,
 )
 from northbridge_npu.simulated.graphs import NPUGraph as NPUGraph
+from northbridge_npu.simulated.options import HF32 as _HF32, Config as _Config, set_compile_mode as set_compile_mode
 from northbridge_npu.simulated.record import RECORD as _RECORD
 
 from . import amp as amp
@@ -26,6 +27,7 @@ from . import amp as amp
 _initialized = False
 default_generators = _Generators()
 init = _lazy_init
+config, matmul, conv = _Config(), _HF32(allowed=False), _HF32(allowed=True)
 
 Event, Stream, device, stream = _chip.Event, _chip.Stream, _chip.device, _chip.stream
 current_stream, default_stream = _chip.current_stream, _chip.default_stream
