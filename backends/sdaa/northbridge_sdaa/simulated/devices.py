@@ -20,6 +20,7 @@ _waiting: list[Callable[[], object]] = []
 class _SDAADeviceProperties:
     """The known device properties; the memory is in bytes."""
 
+    name: str
     total_memory: int
 
 
@@ -56,8 +57,8 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 
 def get_device_properties(device: DeviceLike = None) -> _SDAADeviceProperties:
-    """Return an object with the memory size, and without the other fields of CUDA's."""
-    return _SDAADeviceProperties(total_memory=chip.mem_get_info(device)[1])
+    """Return an object with the name and the memory size, and without the other fields of CUDA's."""
+    return _SDAADeviceProperties(get_device_name(device), chip.mem_get_info(device)[1])
 
 
 def get_device_capability(device: DeviceLike = None) -> None:

@@ -9,6 +9,8 @@ import pytest
 import torch
 from tests.backends.simulation.processes import Run
 
+import northbridge
+
 
 def test_devices_are_set_by_number_by_text_and_by_torchs_device(sdaa: ModuleType) -> None:
     for device, index in ((3, 3), ("sdaa:4", 4), (torch.device("sdaa", 5), 5)):
@@ -33,7 +35,7 @@ def test_a_device_is_called_by_the_file_of_its_card(sdaa: ModuleType) -> None:
 def test_properties_have_a_memory_and_not_what_cudas_have(sdaa: ModuleType) -> None:
     properties = sdaa.get_device_properties(0)
 
-    assert properties.total_memory == 15296 * 2**20
+    assert (properties.name, properties.total_memory) == ("/dev/tcaicard0", 15296 * 2**20)
     assert not hasattr(properties, "multi_processor_count")
     assert not hasattr(properties, "major")
     assert sdaa.get_device_capability() is None
@@ -138,3 +140,14 @@ def test_it_passes_for_cuda_where_the_variable_asks_for_that(run: Run) -> None:
     said = run("print(torch.cuda.is_available())", TORCH_SDAA_AUTOLOAD="cuda_migrate")
 
     assert said.splitlines()[-1] == "True"
+
+
+@pytest.mark.usefixtures("sdaa")
+def test_import_of_cuda_migrate_says_what_to_write() -> None:
+    with pytest.raises(northbridge.NotSimulatedError) as caught:
+        exec("from torch_sdaa.utils import cuda_migrate")
+
+    assert str(caught.value) == (
+        "the simulated Teco card has no torch_sdaa.utils; see docs/simulated-teco.md. Fix: without cuda_migrate, write"
+        ' torch.sdaa and device "sdaa"'
+    )
