@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 import northbridge
+
+# As the import of lightning-Teco did: from here on torch.device("sdaa") is a device. Without Teco's software, or beside
+# another chip in this process, the names are of use all the same, for isinstance.
+with suppress(northbridge.SoftwareMissingError, northbridge.DeviceTypeTakenError):
+    northbridge.load("sdaa")
 
 
 class SDAAAccelerator(northbridge.AcceleratorName, backend="sdaa"):
@@ -30,17 +36,18 @@ class MisspeltSDAADDPStrategy(SDAADDPStrategy, backend="sdaa"):
         super().__init__(*args, **kwargs)
 
 
+_WORDS = {
+    **northbridge.PrecisionName.words,
+    **dict.fromkeys(("fp32", "fp32-true"), "32-true"),
+    **dict.fromkeys(("fp16", "fp16-mixed"), "16-mixed"),
+}
+"""The accepted values of ``precision``: Lightning's, and the further ones of lightning-Teco."""
+
+
 class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
     """A precision: "16-mixed" has the gradient scaler that lightning-Teco lacks, and a run refuses "fp8"."""
 
-    words = MappingProxyType(
-        {
-            **northbridge.PrecisionName.words,
-            **dict.fromkeys(("fp32", "fp32-true"), "32-true"),
-            **dict.fromkeys(("fp16", "fp16-mixed"), "16-mixed"),
-            "fp8": "transformer-engine",
-        }
-    )
+    words = MappingProxyType({**_WORDS, "fp8": "transformer-engine"})
 
 
 class SDAADeepSpeedStrategy(northbridge.DeepSpeedStrategyName, backend="sdaa"):
@@ -50,6 +57,8 @@ class SDAADeepSpeedStrategy(northbridge.DeepSpeedStrategyName, backend="sdaa"):
 class SDAADeepSpeedPrecisionPlugin(northbridge.DeepSpeedPrecisionName, backend="sdaa"):
     """A precision of a run with DeepSpeed: ``precision="bf16-mixed"``."""
 
+    words = MappingProxyType(_WORDS)
+
 
 class SDAAFSDPStrategy(northbridge.FSDPStrategyName, backend="sdaa"):
     """Torch's first FSDP over TCCL: ``strategy="fsdp"``. It trains in 32-true unless a precision is given."""
@@ -57,6 +66,8 @@ class SDAAFSDPStrategy(northbridge.FSDPStrategyName, backend="sdaa"):
 
 class SDAAFSDPPrecision(northbridge.FSDPPrecisionName, backend="sdaa"):
     """A precision of FSDP: ``precision="bf16-mixed"``."""
+
+    words = MappingProxyType({word: meant for word, meant in _WORDS.items() if meant != "64-true"})
 
 
 class SDAACheckpointIO(northbridge.CheckpointIOName, backend="sdaa"):

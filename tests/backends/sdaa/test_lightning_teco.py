@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 from tests.backends.simulation.predecessor import Predecessor
+from tests.backends.simulation.processes import Run
 from tests.core.conftest import Install, install as install
 from tests.scripts import run_script
 
@@ -43,6 +44,16 @@ class TestLightningTeco(Predecessor):
 )
 def test_a_precision_is_taken_by_every_word_that_it_had(word: str, meant: str) -> None:
     assert northbridge_sdaa.SDAAPrecisionPlugin(word).precision == meant
+    assert northbridge_sdaa.SDAADeepSpeedPrecisionPlugin(word).precision == meant
+    assert northbridge_sdaa.SDAAFSDPPrecision(word).precision == meant
+
+
+@pytest.mark.parametrize("imported", ["northbridge_sdaa", "northbridge_sdaa.fabric"])
+def test_import_of_a_name_makes_sdaa_a_device(run: Run, imported: str) -> None:
+    first = f"import torch\nfrom {imported} import SDAADDPStrategy\n"
+    said = run("print(torch.device('sdaa', 1), torch.sdaa.is_initialized())", first=first)
+
+    assert said.splitlines()[-1] == "sdaa:1 False"
 
 
 @pytest.mark.shows("torch.profiler.ProfilerActivity.SDAA")
