@@ -95,13 +95,15 @@ class Float8Inference:
             if self.backend is None:
                 self._reject_device("this Fabric's accelerator")
             self._convert(module, torch.empty(0, device=self._chip).device)
-        elif self._trainer(module).state.fn == "fit":
+        elif (trainer := self._trainer(module)) is not None and trainer.state.fn == "fit":
             self._reject_training("trainer.fit()")
         return module
 
     def connect(self, model: torch.nn.Module, optimizers: Any, lr_schedulers: Any) -> tuple[torch.nn.Module, Any, Any]:
         """Convert a Trainer's ``model``, which is on its device, and the same in all ranks by now."""
-        device = self._trainer(model).strategy.root_device
+        trainer = self._trainer(model)
+        # Without one, the device that the strategy has acquired.
+        device = torch.empty(0, device=self._chip).device if trainer is None else trainer.strategy.root_device
         if self.backend is None and device.type != "cpu":
             self._reject_device(repr(device.type))
         self._convert(model, device)
@@ -209,7 +211,7 @@ class Float8Inference:
 
     def _trainer(self, module: torch.nn.Module) -> Any:
         unwrapped: Any = getattr(module, "_orig_mod", module)  # of a compiled module
-        return unwrapped.trainer
+        return unwrapped._trainer  # None if it is attached to none, where the property raises an error
 
     def _reject_training(self, asked: str) -> NoReturn:
         raise UnsupportedError(

@@ -103,6 +103,9 @@ class _TrainerFSDPMixin(_TrainerShardedMixin, _FSDPMixin):
         super().setup(trainer)
         self._warn_of(self.model)
 
+    def model_to_device(self) -> None:
+        """Leave the model where it is: set-up moves its shards to the chip."""
+
     def load_checkpoint(self, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Any:
         """Read the checkpoint, from one file or from each rank's shards."""
         optimizers = self.optimizers

@@ -25,9 +25,9 @@ class _TrainerMixin(_NamespaceMixin):
 
     def setup_environment(self) -> None:
         """Reject features of this run that the chip does not support, before a device is acquired."""
-        if self.lightning_module is not None:
+        trainer = self._attached_trainer
+        if trainer is not None:
             use_requested(self)
-            trainer = self.lightning_module.trainer
             if self._fits():
                 reject_unsupported(self.backend, "fit", *(["checkpoint"] if trainer.checkpoint_callbacks else []))
             if self.backend.present_capabilities().inference_mode.denied:  # torch.no_grad is used then
@@ -35,8 +35,14 @@ class _TrainerMixin(_NamespaceMixin):
                     loop.inference_mode = False
         super().setup_environment()
 
+    @property
+    def _attached_trainer(self) -> Any:
+        """The Trainer of the connected model; None if no model is connected, or none has attached it."""
+        return getattr(self.lightning_module, "_trainer", None)  # the property without "_" raises an error then
+
     def _fits(self) -> bool:
-        return self.lightning_module is not None and self.lightning_module.trainer.state.fn == "fit"
+        trainer = self._attached_trainer
+        return trainer is not None and bool(trainer.state.fn == "fit")
 
     def model_to_device(self) -> None:
         """Move the model to this rank's device, unless the chip cannot hold or train its tensors."""
@@ -122,8 +128,9 @@ class _TrainerMixin(_NamespaceMixin):
     def on_train_start(self) -> None:
         """Restore the random states again for a fit that resumes in the middle of an epoch."""
         super().on_train_start()
-        batches = self.lightning_module.trainer.fit_loop.epoch_loop.batch_progress
-        if batches.current.ready > 0 and not batches.is_last_batch:
+        trainer = self._attached_trainer
+        batches = None if trainer is None else trainer.fit_loop.epoch_loop.batch_progress
+        if batches is not None and batches.current.ready > 0 and not batches.is_last_batch:
             self.restore_random_states()  # again: the loaders have just shuffled for an epoch that began before
         self._random_states = None
 
@@ -138,7 +145,8 @@ class _TrainerMixin(_NamespaceMixin):
 
     def _is_alone(self) -> bool:
         """Return True if no other rank saves with this one, also because this rank saves on an error."""
-        return super()._is_alone() or (self.lightning_module.trainer.interrupted and not self.ranks_end)
+        trainer = self._attached_trainer
+        return super()._is_alone() or (trainer is not None and trainer.interrupted and not self.ranks_end)
 
     # Here, and not only in our CheckpointIO: the user may have passed another.
 
@@ -160,6 +168,7 @@ class _TrainerMixin(_NamespaceMixin):
         with self.reading(checkpoint_path):
             checkpoint = super().load_checkpoint(checkpoint_path, *args, **kwargs)
         reject_other_than_dict(checkpoint_path, checkpoint)
-        if self.lightning_module is not None and self.lightning_module.trainer.ckpt_path == checkpoint_path:
+        trainer = self._attached_trainer
+        if trainer is not None and trainer.ckpt_path == checkpoint_path:
             reject_other_parts(checkpoint_path, checkpoint)
         return checkpoint

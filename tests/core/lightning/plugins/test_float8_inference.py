@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,26 @@ def test_the_configuration_may_say_everything(tmp_path: Path) -> None:
 
     assert (plugin.stage, plugin.folder) == ("measure", Path("calibrated"))
     assert plugin.config == {"observer": "maxabs"}
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_model_without_a_trainer_is_converted(
+    trainer_namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A strategy may be called by hand, with a model that is attached to no Trainer."""
+    module = trainer_namespace.module("demos.boring_classes").BoringModel()
+    host: Any = importlib.import_module(trainer_namespace.name).Trainer
+    plugins = northbridge.Float8Inference("measure", "m")
+    strategy = host(accelerator="cpu_sim", devices=1, plugins=plugins, logger=False).strategy
+    converted: list[tuple[object, torch.device]] = []
+    monkeypatch.setattr(plugins, "_convert", lambda *found: converted.append(found))
+    strategy.connect(module)
+
+    strategy.setup_environment()
+    strategy.setup_precision_plugin()
+
+    assert plugins.convert_module(module) is module
+    assert converted == [(module, torch.device("cpu_sim", 0))]
 
 
 @pytest.mark.usefixtures("installed")

@@ -202,6 +202,20 @@ def an_early_strategy() -> str:
 
 
 @case
+def an_unattached_model() -> list[str]:
+    """The strategy is called by hand, with a model that is attached to no Trainer."""
+    strategy, model = trainer(DeepSpeedStrategy(stage=2)).strategy, Model()
+    strategy.connect(model)
+    strategy.setup_environment()
+    strategy.model_to_device()
+    where = [each.device.type for each in model.parameters()]
+    strategy.on_train_start()
+    found = refusal(lambda: strategy.load_checkpoint("absent.ckpt"))
+    strategy.teardown()
+    return [*where, found]
+
+
+@case
 def a_fabric() -> dict[str, list[float]]:
     found = {}
     for stage in (0, *SHARDED):
@@ -505,6 +519,13 @@ def test_an_early_strategy_names_the_wrong_variable(found: dict[str, Any]) -> No
         "VariableError: DS_ACCELERATOR='mlu': MLU_Accelerator requires torch_mlu, which is not installed on this"
         " system. Fix: unset it"
     )
+
+
+def test_an_unattached_model_is_moved(found: dict[str, Any]) -> None:
+    *where, said = found["an_unattached_model"]
+
+    assert where == ["cpu_sim"] * 4
+    assert said.startswith("FileNotFoundError: The provided path is not a valid DeepSpeed checkpoint: ")
 
 
 def test_a_fabric_accumulates_or_says_why_not(found: dict[str, Any]) -> None:
