@@ -11,6 +11,7 @@ from northbridge import flight_recorder
 from northbridge.autoload import arm, is_armed
 from northbridge.backend import Backend
 from northbridge.contract import contract_of, reject_broken
+from northbridge.discovery.averaged_buffers import average_integers_one_by_one
 from northbridge.discovery.current import loaded, note_loaded, note_put_into_torch
 from northbridge.discovery.installed import describe, names
 from northbridge.discovery.nested_tensors import do_without_nested_tensors
@@ -56,6 +57,7 @@ def _bring_up(backend: Backend) -> None:
     _reject_to_pass_for_cuda(backend)
     _keep_parameters_when_moved(backend.device.type)
     do_without_nested_tensors(backend.device.type)
+    average_integers_one_by_one()
     note_loaded(backend)
     note(backend.name, "loaded", f"torch.device({backend.device.type!r}) is real in this process")
     if backend.capabilities.simulated:

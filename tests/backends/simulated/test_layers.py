@@ -34,3 +34,9 @@ class TestLayers:
 
         assert_encodes_padding(sim.name, norm)
         assert loaded.is_available()
+
+    def test_averages_with_counters(self, sim: SimChip, loaded: ModuleType) -> None:
+        from tests.core.discovery.test_averaged_buffers import assert_averages
+
+        assert_averages(sim.name)
+        assert loaded.is_available()
