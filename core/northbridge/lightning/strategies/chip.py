@@ -147,10 +147,12 @@ class _ChipMixin(_SavedStateMixin):
 
     def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
         """Set up a Fabric's ``module``, and let the bridge know of its evaluation steps."""
+        from torch.nn import Module
+
         reject_tensors(self.backend, module, self.root_device)  # tensors that were not moved before
         reject_sparse_gradients(self.backend, module, self.root_device)
         settle(module, None)
-        if "_orig_mod" in module._modules:  # the user keeps the compiled model inside the strategy's wrapper
+        if isinstance(getattr(module, "_orig_mod", None), Module):  # the user keeps the compiled one in the wrapper
             reject_compiler(self.backend, getattr(module, "_compile_kwargs", None) or {})  # noted by Lightning
         module = super().setup_module(module)
         if type(self.backend.bridge).after_evaluation is not Bridge.after_evaluation:

@@ -31,7 +31,7 @@ def following(module: torch.nn.Module) -> Iterator[None]:
     yield
     newest: dict[int, torch.nn.Parameter] = {}
     for owner, name, old in before:
-        now = owner._parameters.get(name)
+        now = getattr(owner, name, None)  # not of _parameters, which is not a dictionary in a scripted module
         if now is None or now is old:
             continue
         if id(old) not in newest:

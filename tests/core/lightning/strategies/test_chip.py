@@ -8,6 +8,7 @@ import pickletools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -258,6 +259,31 @@ def test_module_gets_no_hook_unless_wanted(build: Build) -> None:
     build(accelerator="cpu_sim", devices=1).setup_module(module)
 
     assert list(module._forward_hooks) == []
+
+
+def layers() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize(
+    ("wrap", "where"),
+    [
+        (lambda model: Mock(wraps=model), "cpu"),  # Lightning moves modules, and this is not one
+        (lambda model: Mock(wraps=model, spec=torch.nn.Sequential), "cpu_sim"),
+        (torch.jit.script, "cpu_sim"),
+        (lambda model: torch.nn.Sequential(torch.jit.script(model)), "cpu_sim"),
+    ],
+    ids=["a mock", "a mock of its class", "a scripted module", "a scripted layer"],
+)
+def test_fabric_sets_up_wrapped_modules(build: Build, wrap: Callable[[torch.nn.Module], Any], where: str) -> None:
+    """The parts of these modules are not in dictionaries."""
+    model = wrap(layers())
+
+    build(accelerator="cpu_sim", devices=1).setup(model)
+
+    assert {each.device.type for each in (*model.parameters(), *model.buffers())} == {where}
 
 
 @pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
