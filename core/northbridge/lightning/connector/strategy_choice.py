@@ -25,11 +25,12 @@ from northbridge.lightning.connector.registry import claim_name, drives_a_chip_b
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.precision import reject_precision
 from northbridge.lightning.strategies.deepspeed_accelerator import reject_missing
+from northbridge.lightning.strategies.unsupported import ONE_PROCESS
 from northbridge.lightning.user_classes import derive
 from northbridge.lightning.vendor_names.entry_points import Alias
 
 _UNSUPPORTED = {
-    "dp": (("dp", "DataParallelStrategy"), "only CUDA runs several devices in one process"),
+    "dp": (("dp", "DataParallelStrategy"), ONE_PROCESS),
     "xla": (
         ("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy", "XLAFSDPStrategy"),
         "it is for XLA devices",

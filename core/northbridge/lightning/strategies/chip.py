@@ -18,7 +18,7 @@ from northbridge.lightning.strategies.dtype_warnings import warn_of_batch, warn_
 from northbridge.lightning.strategies.fused_optimizers import keep_counts, reject_fused
 from northbridge.lightning.strategies.moved_parameters import follow, following, reject_left_behind
 from northbridge.lightning.strategies.saved_state import _SavedStateMixin
-from northbridge.lightning.strategies.unsupported import reject_inference_mode
+from northbridge.lightning.strategies.unsupported import reject_data_parallel, reject_inference_mode
 from northbridge.lightning.strategies.unsupported_tensors import reject_sparse_gradients, reject_tensors, tensors_of
 
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ class _ChipMixin(_SavedStateMixin):
 
         reject_tensors(self.backend, module, self.root_device)  # tensors that were not moved before
         reject_sparse_gradients(self.backend, module, self.root_device)
+        reject_data_parallel(self.backend, module, self.root_device)
         settle(module, None)
         if isinstance(getattr(module, "_orig_mod", None), Module):  # the user keeps the compiled one in the wrapper
             reject_compiler(self.backend, getattr(module, "_compile_kwargs", None) or {})  # noted by Lightning

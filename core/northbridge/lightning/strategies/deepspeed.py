@@ -31,7 +31,7 @@ from northbridge.lightning.strategies.model_parallel import move_whole_tensors
 from northbridge.lightning.strategies.moved_parameters import following
 from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.sharded import _TrainerShardsMixin
-from northbridge.lightning.strategies.unsupported import reject_unsupported
+from northbridge.lightning.strategies.unsupported import reject_data_parallel, reject_unsupported
 from northbridge.lightning.strategies.unsupported_tensors import reject_sparse_gradients, reject_tensors
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class _DeepSpeedMixin(_ParallelMixin):
     def _prepare(self, model: torch.nn.Module, optimizers: Iterable[Any] = (), *, fits: bool) -> None:
         """Move ``model`` to this rank's device, unless its parameters are sharded already; ``optimizers`` follow."""
         reject_tensors(self.backend, model, self.root_device)
+        reject_data_parallel(self.backend, model, self.root_device)
         if fits:
             reject_sparse_gradients(self.backend, model, self.root_device)
         self._drive_sync_batch_norm(model)

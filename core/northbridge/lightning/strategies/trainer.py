@@ -10,7 +10,7 @@ from northbridge.lightning.plugins.checkpoint_files import reject_other_parts, r
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
 from northbridge.lightning.plugins.float8_request import use_requested
 from northbridge.lightning.strategies.moved_parameters import follow, following
-from northbridge.lightning.strategies.unsupported import reject_unsupported
+from northbridge.lightning.strategies.unsupported import reject_data_parallel, reject_unsupported
 from northbridge.lightning.strategies.unsupported_tensors import reject_sparse_gradients, reject_tensors
 from northbridge.process_record import logger
 
@@ -47,6 +47,7 @@ class _TrainerMixin(_NamespaceMixin):
     def model_to_device(self) -> None:
         """Move the model to this rank's device, unless the chip cannot hold or train its tensors."""
         reject_tensors(self.backend, self.model, self.root_device)
+        reject_data_parallel(self.backend, self.model, self.root_device)
         if self._fits():
             reject_sparse_gradients(self.backend, self.model, self.root_device)
         with following(self.model):

@@ -436,6 +436,9 @@ def other_refusals() -> dict[str, str]:
         "no operator": refusal(lambda: fit(configured(optimizer={"type": "Lamb", "params": {}}), Model(0))),
         **{f"Adagrad's {what}": refusal(lambda what=what: fit(model=ByAdagrad(what))) for what in LOST},  # type: ignore[misc]
     }
+    spread: Any = Model()
+    spread.layers = nn.DataParallel(spread.layers)
+    found["DataParallel"] = refusal(lambda: fit(model=spread))
     os.environ["DS_ACCELERATOR"] = "cuda"
     found["DS_ACCELERATOR"] = refusal(fit)
     del os.environ["DS_ACCELERATOR"]
@@ -692,6 +695,8 @@ def test_what_deepspeed_lacks_is_refused(found: dict[str, Any]) -> None:
             [f"Adagrad's {what}" for what in LOST],
             "UnsupportedError: ZeRO 2 drops Adagrad's groups and schedule. Fix: stage=0 or another optimizer",
         ),
+        "DataParallel": "UnsupportedError: 'layers' is torch.nn.DataParallel, which cannot run on 'cpu_sim': only CUDA"
+        " runs several devices in one process. Fix: leave it out, and write strategy='ddp' for several devices",
         "DS_ACCELERATOR": "VariableError: DS_ACCELERATOR='cuda' is not for 'cpu_sim'. Fix: unset it",
     }
 

@@ -191,6 +191,45 @@ def test_torchs_synchronized_batch_norm_is_refused(namespace: Namespace, build: 
     strategy._drive_sync_batch_norm(torch.nn.Sequential(torch.nn.BatchNorm1d(2)))
 
 
+@pytest.fixture
+def spread(module: Any) -> Any:
+    """The model, with a layer that would spread its batch over the devices of this process."""
+    load("cpu_sim")
+    module.layer = torch.nn.DataParallel(module.layer)
+    return module
+
+
+SPREADS = (
+    "{} torch.nn.DataParallel, which cannot run on 'cpu_sim': only CUDA runs several devices in one process. Fix: leave"
+    " it out, and write strategy='ddp' for several devices"
+)
+
+
+def test_data_parallel_is_refused_in_a_trainer(trainer: Build, spread: Any) -> None:
+    for act in ("fit", "predict"):
+        assert refusal(lambda act=act: getattr(trainer(), act)(spread), "strategy dp") == SPREADS.format("'layer' is")
+
+
+@pytest.mark.parametrize("strategy", ["auto", "ddp", "fsdp"])
+def test_data_parallel_is_refused_in_a_fabric(strategy: str, spread: Any) -> None:
+    fabric: Any = importlib.import_module("lightning.fabric")
+    host = fabric.Fabric(accelerator="cpu_sim", devices=1, strategy=strategy)
+    setup = host.strategy.setup_module if strategy != "auto" else host.setup
+
+    assert refusal(lambda: setup(spread), "strategy dp") == SPREADS.format("'layer' is")
+    assert refusal(lambda: setup(spread.layer), "strategy dp") == SPREADS.format("the module is")
+
+
+def test_data_parallel_before_the_chip_trains(trainer: Build, spread: Any) -> None:
+    """torch knew no devices when it was made."""
+    spread.layer.device_ids = []
+    host = trainer()
+
+    host.fit(spread)
+
+    assert host.global_step == 1
+
+
 @pytest.mark.parametrize("claim", [Claim("unknown"), Claim("yes")])
 def test_what_is_claimed_or_unknown_is_tried(trainer: Build, module: Any, claims: Claims, claim: Claim) -> None:
     claims(**dict.fromkeys(TRAINING_CLAIMS, claim))
