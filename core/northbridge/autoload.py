@@ -3,6 +3,7 @@
 torch runs every entry point of the group ``torch.backends``; an entry point that raises breaks ``import torch``. So
 :func:`arm` imports only the standard library, never raises, prints nothing, and only puts a finder in front of the
 import system. After a namespace of Lightning has imported its connector, the finder registers the backends there.
+Another one, behind the import system, is asked where torch looks for the module of a chip that is not loaded.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _WATCHED = {**CONNECTORS, **COMMANDS}
 _STAND_INS = "northbridge.discovery.simulated:import_with_torch"
 _REGISTER = "northbridge.lightning.corrections.table:register"
 _SERVE_COMMAND = "northbridge.lightning.corrections.table:register_command"
+_SAY_NOT_LOADED = "northbridge.discovery.named:say_not_loaded"
 
 _seed_at_import: int | None = None
 
@@ -48,6 +50,7 @@ def arm() -> None:
         _put_stand_ins()
         if not is_armed():
             sys.meta_path.insert(0, _ConnectorFinder())
+            sys.meta_path.append(_ChipFinder())
         for watched, namespace in _WATCHED.items():
             module = sys.modules.get(watched)
             if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
@@ -152,3 +155,33 @@ class _ConnectorFinder(MetaPathFinder):
             if spec is not None:
                 return spec
         return None
+
+
+class _ChipFinder(MetaPathFinder):
+    """Say how to load a chip whose module ``torch.acme`` no other finder has found.
+
+    torch imports it for the first tensor on a device type of its own that a vendor's package brings to life.
+    """
+
+    _is_asking = False
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002 - the interface's
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> None:
+        parent, _, name = fullname.rpartition(".")
+        # importlib.util.find_spec() asks too, and its answer is None; so is a plugin's that looks for its own chip.
+        if parent != "torch" or self._is_asking or sys._getframe(2).f_code.co_name != "_find_and_load_unlocked":
+            return
+        self._is_asking = True
+        try:
+            said = _find(_SAY_NOT_LOADED)(name)
+        except Exception as error:  # noqa: BLE001 - Python's own error follows
+            _note(name, "not found", f"{type(error).__name__}: {error}", problem=True)
+            return
+        finally:
+            self._is_asking = False
+        if said is not None:
+            raise ModuleNotFoundError(f"No module named {fullname!r}: {said}", name=fullname)

@@ -140,7 +140,7 @@ class TestServing:
     def test_arming_twice_watches_once(self, site: Site) -> None:
         told = site.answer(WATCHED + "arm(); arm()\nimport lightning_fabric.connector\ntell(finders=len(finders()))")
 
-        assert (told["finders"], told["served"]) == (1, ["lightning_fabric"])
+        assert (told["finders"], told["served"]) == (2, ["lightning_fabric"])
 
     def test_the_connectors_loader_is_itself_afterwards(self, site: Site) -> None:
         told = site.answer(
@@ -169,7 +169,33 @@ class TestServing:
             "import lightning_fabric.connector\ntell(finders=len(finders()))"
         )
 
-        assert (told["finders"], set(told["served"])) == (2, {"lightning_fabric"})
+        assert (told["finders"], set(told["served"])) == (4, {"lightning_fabric"})
+
+
+class TestChipsThatAreNotLoaded:
+    def test_their_modules_say_what_to_write(self, install: Install) -> None:
+        """torch imports the module for a tensor on a device type of its own that nothing has brought to life."""
+        told = install("acme", "load_needs_software").answer(
+            WATCHED + "torch = sys.modules['torch'] = ModuleType('torch'); torch.__path__ = []\n"
+            "arm(); said = []\n"
+            "for name in ('acme', 'load_needs_software', 'unknown'):\n"
+            "    try:\n        importlib.import_module(f'torch.{name}')\n"
+            "    except ModuleNotFoundError as error:\n        said.append(str(error))\n"
+            "tell(said=said, asked=importlib.util.find_spec('torch.acme'))"
+        )
+
+        known, missing, unknown = told["said"]
+        assert known == (
+            "No module named 'torch.acme': backend 'acme' (northbridge-acme 0.1.0) is not loaded. Fix: import"
+            " northbridge; northbridge.load('acme')"
+        )
+        assert missing == (
+            "No module named 'torch.load_needs_software': backend 'load_needs_software'"
+            " (northbridge-load-needs-software 1.2.3): its software 'torch_load_needs_software' is not installed. Fix:"
+            " install the vendor's package"
+        )
+        assert unknown == "No module named 'torch.unknown'"
+        assert (told["asked"], told["record"]) == (None, [])
 
 
 class TestWhateverIsBroken:
@@ -237,7 +263,7 @@ class TestSwitchedOff:
     def test_a_name_leaves_the_rest_on(self, install: Install) -> None:
         told = install("acme").answer(WATCHED + "arm(); tell(finders=len(finders()))", NORTHBRIDGE_DISABLE="acme")
 
-        assert (told["finders"], told["record"]) == (1, [])
+        assert (told["finders"], told["record"]) == (2, [])
 
 
 def test_torch_finds_it_among_its_entry_points(install: Install) -> None:

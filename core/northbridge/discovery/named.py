@@ -5,6 +5,8 @@ from __future__ import annotations
 from northbridge.backend import Backend
 from northbridge.discovery import loaded
 from northbridge.discovery.declared import get
+from northbridge.discovery.installed import describe, names
+from northbridge.errors import NorthbridgeError
 
 
 def load(name: str) -> Backend:
@@ -14,3 +16,14 @@ def load(name: str) -> Backend:
     :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError` if this process has loaded another backend.
     """
     return loaded.load(get(name))
+
+
+def say_not_loaded(name: str) -> str | None:
+    """Return what to do where torch looks for a chip that is installed and not loaded; None if it is not installed."""
+    if name not in names():
+        return None
+    try:
+        loaded.reject_missing_software(get(name))
+    except NorthbridgeError as error:
+        return str(error)
+    return f"{describe(name)} is not loaded. Fix: import northbridge; northbridge.load({name!r})"

@@ -123,9 +123,7 @@ def test_the_configuration_may_say_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_model_without_a_trainer_is_converted(
-    trainer_namespace: Namespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_without_a_trainer_is_converted(trainer_namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """A strategy may be called by hand, with a model that is attached to no Trainer."""
     module = trainer_namespace.module("demos.boring_classes").BoringModel()
     host: Any = importlib.import_module(trainer_namespace.name).Trainer
