@@ -18,11 +18,12 @@ def average_integers_one_by_one() -> None:
     from torch.optim import swa_utils
 
     stock: Any = swa_utils.get_swa_multi_avg_fn
+    one_by_one: Any = swa_utils.get_swa_avg_fn
 
     @wraps(stock)
     def get_swa_multi_avg_fn() -> Any:
         average_list: Any = stock()
-        average: Any = swa_utils.get_swa_avg_fn()
+        average: Any = one_by_one()
 
         def swa_update(averaged: list[Tensor], current: list[Tensor], num_averaged: Tensor | int) -> None:
             if averaged[0].is_floating_point() or averaged[0].is_complex():

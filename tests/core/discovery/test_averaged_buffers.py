@@ -13,7 +13,7 @@ def averages(device: str, *, by_decay: bool = False) -> dict[str, torch.Tensor]:
     """Return the averages of five steps of a batch norm on `device`."""
     numbers = torch.Generator().manual_seed(1)
     norm = nn.BatchNorm1d(2).to(device)
-    how = get_ema_multi_avg_fn(0.25) if by_decay else None
+    how = get_ema_multi_avg_fn(0.25) if by_decay else None  # type: ignore[no-untyped-call]  # torch's
     averaged = AveragedModel(norm, multi_avg_fn=how, use_buffers=True)
     for _ in range(5):
         norm(torch.rand(4, 2, generator=numbers).to(device))

@@ -92,5 +92,7 @@ def _warn_of(backend: Backend, capability: str, what: str, cure: str = "") -> No
 def _is_in_float32(module: torch.nn.Module, kind: str) -> bool:
     import torch
 
-    weight = getattr(module, "weight", None)
-    return isinstance(module, attrgetter(kind)(torch.nn.modules)) and getattr(weight, "dtype", None) == torch.float32
+    if not isinstance(module, attrgetter(kind)(torch.nn.modules)):
+        return False
+    # Not its weight: reading that of a parametrized layer computes it, and a spectral norm goes a step on.
+    return any(each.dtype == torch.float32 for each in module.parameters())

@@ -37,8 +37,8 @@ class _TrainerMixin(_NamespaceMixin):
 
     @property
     def _attached_trainer(self) -> Any:
-        """The Trainer of the connected model; None if no model is connected, or none has attached it."""
-        return getattr(self.lightning_module, "_trainer", None)  # the property without "_" raises an error then
+        """The Trainer that the connected model is attached to; None if it is attached to none, or none is connected."""
+        return getattr(self.lightning_module, "_trainer", None)  # its property `trainer` would raise an error
 
     def _fits(self) -> bool:
         trainer = self._attached_trainer

@@ -74,8 +74,9 @@ def _with_sparse_gradients(module: torch.nn.Module) -> Iterator[str]:
 
     ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # torch's list of what DDP ignores
     for name, layer in module.named_modules():
-        is_sparse = isinstance(layer, (Embedding, EmbeddingBag)) and layer.sparse and layer.weight.requires_grad
-        if is_sparse and f"{name}.weight" not in ignored:
+        is_sparse = isinstance(layer, (Embedding, EmbeddingBag)) and layer.sparse
+        is_trained = is_sparse and any(each.requires_grad for each in layer.parameters())  # its weight may be computed
+        if is_trained and f"{name}.weight" not in ignored:
             yield f"{name!r} is {type(layer).__name__}(sparse=True)"
 
 

@@ -146,6 +146,16 @@ def test_linear_layer_in_less_precision_is_named() -> None:
     ]
 
 
+def test_a_spectral_norm_goes_no_step_on() -> None:
+    """It does whenever its weight is read, and would train to other numbers than on the CPU."""
+    layer = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(4, 3))
+    before = [each.clone() for each in layer.buffers()]
+    backend = make(float32_products=northbridge.no("it reads ten bits"))
+
+    assert len(told(lambda: warn_of_module(backend, torch.nn.Sequential(layer)))) == 1
+    assert all(map(torch.equal, before, layer.buffers()))
+
+
 @pytest.mark.parametrize(
     ("module", "precision"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -206,8 +207,8 @@ SPREADS = (
 
 
 def test_data_parallel_is_refused_in_a_trainer(trainer: Build, spread: Any) -> None:
-    for act in ("fit", "predict"):
-        assert refusal(lambda act=act: getattr(trainer(), act)(spread), "strategy dp") == SPREADS.format("'layer' is")
+    for act in (trainer().fit, trainer().predict):
+        assert refusal(partial(act, spread), "strategy dp") == SPREADS.format("'layer' is")
 
 
 @pytest.mark.parametrize("strategy", ["auto", "ddp", "fsdp"])
