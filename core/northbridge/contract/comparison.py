@@ -9,9 +9,9 @@ from typing import Literal
 from northbridge.contract.document import Contract
 from northbridge.contract.lookup import NotThereError
 from northbridge.contract.signature import IncomparableError, difference, parse
-from northbridge.contract.source import FUNCTION, Source, Thing, UnreadableError
+from northbridge.contract.source import FUNCTION, Source, Thing
 from northbridge.contract.symbol import Symbol
-from northbridge.contract.wheel import Wheel, WheelError
+from northbridge.contract.wheel import UnreadableError, Wheel
 
 Verdict = Literal["holds", "differs", "absent", "not readable"]
 
@@ -35,7 +35,10 @@ class Compared:
 
 
 def compare(contract: Contract, wheel: Wheel, device_type: str) -> tuple[Compared, ...]:
-    """Compare each line with the wheel, in the order of the file; nothing of the wheel is run."""
+    """Compare each line with the wheel, in the order of the file; nothing of the wheel is run.
+
+    Raises :class:`WheelError` if a file of the wheel cannot be read, for then no line can be trusted.
+    """
     source = Source(wheel, device_type)
     compared = []
     for symbol in contract.symbols:
@@ -55,14 +58,18 @@ def _judge(symbol: Symbol, source: Source) -> tuple[Verdict, str]:
         thing = source.look_up(symbol.name)
     except NotThereError as error:
         return ("holds", "") if symbol.kind == "absent" else ("absent", str(error))
-    except (UnreadableError, WheelError) as error:
+    except UnreadableError as error:
         return "not readable", str(error)
+    except RecursionError:
+        return "not readable", "its source is nested too deeply"
     if symbol.kind == "absent":
         return "differs", f"it is there: {source.place(thing)}"
     try:
         reason = _difference(symbol, thing, source)
-    except (UnreadableError, IncomparableError, WheelError) as error:
+    except (UnreadableError, IncomparableError) as error:
         return "not readable", f"{source.place(thing)}: {error}"
+    except (RecursionError, ValueError):  # the latter: a name twice among the parameters
+        return "not readable", f"{source.place(thing)}: it has no signature that can be read"
     return ("differs", f"{source.place(thing)}: {reason}") if reason else ("holds", source.place(thing))
 
 

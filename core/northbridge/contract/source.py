@@ -10,16 +10,12 @@ from inspect import Signature
 
 from northbridge.contract.lookup import NotThereError
 from northbridge.contract.signature import parse
-from northbridge.contract.wheel import Wheel
+from northbridge.contract.wheel import UnreadableError, Wheel
 
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 _TRANSPARENT = {"staticmethod", "classmethod", "property", "contextmanager", "cache", "lru_cache", "no_grad", "wraps"}
 """Decorators that leave a function's parameters as they are."""
-
-
-class UnreadableError(LookupError):
-    """The name, or what it stands for, is known at run time alone; the text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +81,9 @@ class Source:
                 continue
             for node in ast.walk(self.wheel.tree(module)):
                 if isinstance(node, ast.Call) and _last_name(node.func) == "_register_device_module":
-                    name, *others = node.args
-                    if isinstance(name, ast.Constant) and name.value == self._type and others:
-                        return ast.unparse(others[0])
+                    of_type = [each for each in node.args[:1] if isinstance(each, ast.Constant)]
+                    if of_type and of_type[0].value == self._type and node.args[1:]:
+                        return ast.unparse(node.args[1])
         return None
 
     def _module(self, name: str) -> Thing:
@@ -133,17 +129,27 @@ class Source:
         body = _bindings(owner.node.body)
         if part in body:
             return Thing(owner.module, body[part])
+        asked = owner.module, f"{owner.node.name}:{owner.node.lineno}.{part}"
+        if asked in self._open:
+            raise UnreadableError(f"{owner.node.name} is a base of itself")
+        self._open.add(asked)
+        try:
+            return self._of_bases(owner.module, owner.node, part)
+        finally:
+            self._open.discard(asked)
+
+    def _of_bases(self, module: str, owner: ast.ClassDef, part: str) -> Thing:
         unknown = ""
-        for base in owner.node.bases:
+        for base in owner.bases:
             try:
-                return self._member(self._dotted(owner.module, ast.unparse(base)), part)
+                return self._member(self._dotted(module, ast.unparse(base)), part)
             except NotThereError:
                 continue
             except UnreadableError as error:
                 unknown = unknown or f"its base {ast.unparse(base)} is not readable: {error}"
         if unknown:
             raise UnreadableError(unknown)
-        raise NotThereError(f"{owner.node.name} has no {part!r}")
+        raise NotThereError(f"{owner.name} has no {part!r}")
 
     def _constructor(self, thing: Thing) -> ast.AST | None:
         for name in ("__init__", "__new__"):

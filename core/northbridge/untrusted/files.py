@@ -9,13 +9,23 @@ from pathlib import Path
 MOST_BYTES = 1 << 26
 
 
-def read_file(path: Path) -> bytes:
-    """Read the file. Raises ``OSError`` if it is not a regular file, or is larger than any of ours."""
+def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Read the file. Raises ``OSError`` if it is not a regular file, or has more than ``most`` bytes."""
+    if reject_special(path) > most:
+        raise too_large(path, most)
+    return path.read_bytes()
+
+
+def reject_special(path: Path) -> int:
+    """Return the size of the file in bytes. Raises ``OSError`` if it is not a regular file."""
     about = path.stat()
     if stat.S_ISDIR(about.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
     if not stat.S_ISREG(about.st_mode):
         raise OSError(errno.EINVAL, "it is a device or a pipe", str(path))
-    if about.st_size > MOST_BYTES:
-        raise OSError(errno.EFBIG, f"it has more than {MOST_BYTES >> 20} MiB", str(path))
-    return path.read_bytes()
+    return about.st_size
+
+
+def too_large(path: Path, most: int) -> OSError:
+    """Return the error for a file with more than ``most`` bytes."""
+    return OSError(errno.EFBIG, f"it has more than {most >> 20} MiB", str(path))

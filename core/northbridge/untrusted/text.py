@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 LONGEST = 200
 """Limit in characters for quoted text."""
@@ -21,6 +22,15 @@ def clean(text: str) -> str:
     """Remove terminal colours from ``text``, and write invisible characters as escapes."""
     lines = _NEWLINES.sub("\n", _ANSI.sub("", text))
     return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", lines)
+
+
+def clean_values(value: Any) -> Any:
+    """Return a value of JSON with each text cleaned as :func:`clean` does, keys too."""
+    if isinstance(value, dict):
+        return {clean_values(key): clean_values(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [clean_values(each) for each in value]
+    return clean(value) if isinstance(value, str) else value
 
 
 def shorten(text: str) -> str:

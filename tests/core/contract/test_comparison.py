@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -45,10 +46,17 @@ class Graph(Base):
 
 class Foreign(External):
     pass
+
+class Ring(Base, Ringed): ...
+class Ringed(Ring): ...
 """,
     "torch_acme/lazy.py": "import os\n\nwhere = os.getenv('ACME_HOME')\n\ndef __getattr__(name): ...\n",
     "torch_acme/elsewhere.py": "def moved(index, *, strict): ...\n",
     "torch_acme/broken.py": "def (:\n",
+    "torch_acme/deep.py": "total = " + "(" * 5000 + ")" * 5000,
+    "torch_acme/double.py": "def twice(a, a): ...\n",
+    "torch_acme//odd.py": "path = 1\n",
+    "torch_acme/empty_registration.py": "torch._register_device_module()\n",
     "torch_acme/_C.cpython-311-x86_64-linux-gnu.so": "\x7fELF reads ACME_DEVICES here",
 }
 
@@ -67,6 +75,10 @@ LINES = {
     "torch.acme.Graph.make": ("method", "(size)", "holds", "torch_acme/acme/graphs.py:10"),
     "torch.acme.Graph.reset": ("method", "()", "absent", "Graph has no 'reset'"),
     "torch.acme.graphs.Foreign.reset": ("method", "()", "not readable", "torch is not in this wheel"),
+    "torch.acme.graphs.Ring.reset": ("method", "()", "not readable", "Ring is a base of itself"),
+    "torch_acme.deep.total": ("function", "()", "not readable", "deep.py is not source for Python"),
+    "torch_acme.double.twice": ("function", "()", "not readable", "it has no signature that can be read"),
+    "torch_acme.odd.path": ("attribute", "", "holds", "torch_acme//odd.py:1"),
     "torch.acme.generators": ("attribute", "", "holds", "torch_acme/acme/__init__.py:13"),
     "torch.acme.generators.first": ("attribute", "", "not readable", "made at run time"),
     "torch.acme.device_count.cached": ("attribute", "", "not readable", "made at run time"),
@@ -151,9 +163,72 @@ def test_a_device_of_torchs_own_is_read_from_its_wheel(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_a_wheel_says_so(tmp_path: Path) -> None:
     (tmp_path / "acme.whl").write_text("no archive")
+    os.mkfifo(tmp_path / "pipe.whl")
+    (tmp_path / "device.whl").symlink_to("/dev/zero")
 
-    with pytest.raises(WheelError, match=r"acme.whl' is not a wheel: .*Fix: give the path of a .whl"):
-        Wheel(tmp_path / "acme.whl")
+    for name in ("acme.whl", "pipe.whl", "device.whl", "."):
+        with pytest.raises(WheelError, match=r"' is not a wheel: .*Fix: give the path of a .whl"):
+            Wheel(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        # The general purpose flag and the method of compression, in the entry of the directory at the archive's end.
+        ({8: 1}, "is encrypted"),
+        ({10: 97}, "compression"),
+        ({16: 0}, "Bad CRC-32"),
+    ],
+    ids=["encrypted", "compressed by an unknown method", "damaged"],
+)
+def test_a_file_that_cannot_be_read_ends_the_comparison(tmp_path: Path, change: dict[int, int], said: str) -> None:
+    path = write_wheel(tmp_path, {"torch_acme/__init__.py": "count = 1\n"})
+    content = bytearray(path.read_bytes())
+    entry = content.rindex(b"PK\x01\x02")
+    for offset, value in change.items():
+        content[entry + offset] = value
+    path.write_bytes(content)
+
+    with pytest.raises(WheelError) as refusal:
+        Wheel(path).tree("torch_acme")
+
+    assert str(refusal.value).startswith(f"{path.name}: 'torch_acme/__init__.py' cannot be read: ")
+    assert said in str(refusal.value)
+    assert str(refusal.value).endswith(". Fix: download it again")
+
+
+def test_a_wheel_is_read_up_to_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_wheel(tmp_path, {f"torch_acme/part_{number}.py": "x" * 600 for number in range(4)})
+
+    monkeypatch.setattr("northbridge.contract.wheel._MOST_PARSED", 1000)
+    wheel = Wheel(path)
+    wheel.tree("torch_acme.part_0")
+    with pytest.raises(WheelError, match="more than 0 MiB of source would have to be read"):
+        wheel.tree("torch_acme.part_1")
+
+    monkeypatch.setattr("northbridge.contract.wheel._MOST_BYTES", 599)
+    with pytest.raises(LookupError, match=r"part_2.py is too large to read"):
+        wheel.text("torch_acme.part_2")
+
+    monkeypatch.setattr("northbridge.contract.wheel._MOST_FILES", 3)
+    with pytest.raises(WheelError, match="has 4 files; 3 are the most that are read"):
+        Wheel(path)
+
+
+@pytest.mark.parametrize(
+    "asked", ["torch-acme-1.0.tar.gz", ".", "torch-acme @ file:///tmp", "https://acme.example", "-e ."]
+)
+def test_pip_is_asked_for_named_wheels_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+    (tmp_path / "torch-acme-1.0.tar.gz").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("northbridge.contract.wheel.run", pytest.fail)
+
+    with pytest.raises(WheelError) as refusal:
+        download(asked, tmp_path)
+
+    assert str(refusal.value) == (
+        f"{asked!r} is neither a .whl nor a requirement such as torch-acme==2.1. Fix: give one of them"
+    )
 
 
 def test_a_failed_download_says_what_pip_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

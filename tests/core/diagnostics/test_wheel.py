@@ -70,3 +70,25 @@ def test_what_cannot_be_compared_is_wrong_usage(wheel: Path, tmp_path: Path) -> 
     assert "has no contract.toml" in doctor("cpu_sim", "--wheel", str(wheel))[1]
     assert "is not a wheel" in doctor("sdaa", "--wheel", str(tmp_path / "none.whl"))[1]
     assert "has no torch_sdaa. Fix: give a wheel of torch-sdaa" in doctor("sdaa", "--wheel", str(other))[1]
+
+
+def test_a_wheel_of_which_nothing_can_be_read_fails(tmp_path: Path) -> None:
+    path = tmp_path / "torch_sdaa-3.3-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("__init__", "sdaa"):
+            archive.writestr(f"torch_sdaa/{name}.py", "def (:")
+
+    code, page = doctor("sdaa", "--wheel", str(path))
+
+    assert code == 1
+    assert re.search(r"`torch.sdaa.device_count` \| function \| yes \| not readable \|", page)
+
+
+def test_a_parser_that_crashes_is_an_error(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(wheel.parent))
+    (wheel.parent / "sitecustomize.py").write_text("import ast, os\nast.parse = lambda text: os.abort()\n")
+
+    code, said = doctor("sdaa", "--wheel", str(wheel))
+
+    assert code == 2
+    assert f"{wheel.name}: the process that reads it was killed by SIGABRT. Fix: give another wheel" in said
