@@ -6,14 +6,23 @@ Some vendors' events pass through Kineto, others are added to the exported file.
 from __future__ import annotations
 
 import gzip
+import io
 import json
-import math
+import reprlib
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from northbridge.untrusted.files import read_file, too_large
+
+_MOST_BYTES = 1 << 30
+"""Limit for a trace, and for what is compressed in it."""
+
+_LONGEST = 1e15
+"""Limit for a duration in microseconds, 31 years: a sum of durations stays a number."""
 
 KERNELS = frozenset({"kernel", "concurrent_kernel", "gpu_memcpy", "gpu_memset"})
 """Categories of Kineto that only a device's row has."""
@@ -62,8 +71,7 @@ def read_trace(path: Path) -> Trace:
 
 def _parse(path: Path) -> list[Any]:
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        parsed = json.loads(content.decode(errors="replace"))
+        parsed = json.loads(_read(path).decode(errors="replace"))
     except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"{path} cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:
@@ -76,22 +84,38 @@ def _parse(path: Path) -> list[Any]:
     return events
 
 
+def _read(path: Path) -> bytes:
+    content = read_file(path, _MOST_BYTES)
+    if path.suffix != ".gz":
+        return content
+    with gzip.open(io.BytesIO(content)) as stream:
+        content = stream.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise too_large(path, _MOST_BYTES)
+    return content
+
+
 def _timed(path: Path, events: list[Any]) -> Iterator[tuple[str, str | None, Event]]:
     """Yield row, category and event of each span; of the label of a row without a category."""
     for each in events:
         if not isinstance(each, dict):
-            raise TraceError(f"{path} has an event that is not an object: {each!r:.60}")
-        row, phase, name = str(each.get("pid")), each.get("ph"), str(each.get("name"))
+            raise TraceError(f"{path} has an event that is not an object: {reprlib.repr(each):.60}")
+        row, phase, name = _text(each.get("pid")), each.get("ph"), _text(each.get("name"))
         if phase == "M" and name in ("process_labels", "process_name"):
             arguments = each.get("args")
             labels = arguments.values() if isinstance(arguments, dict) else ()
-            yield from ((row, None, Event(str(label), 0.0)) for label in labels)
+            yield from ((row, None, Event(_text(label), 0.0)) for label in labels)
         elif phase == "X":
-            yield row, str(each.get("cat", "")).lower(), Event(name, _duration(path, each))
+            yield row, _text(each.get("cat", "")).lower(), Event(name, _duration(path, name, each.get("dur")))
 
 
-def _duration(path: Path, event: dict[str, Any]) -> float:
-    found = event.get("dur")
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found) or found < 0:
-        raise TraceError(f"{path}: event {event.get('name')!r:.60} has the duration {found!r:.60}, not a number from 0")
+def _text(value: object) -> str:
+    """Return a scalar of JSON as text; a list or an object, which may be nested without end, as its type's name."""
+    return type(value).__name__ if isinstance(value, (list, dict)) else str(value)
+
+
+def _duration(path: Path, name: str, found: object) -> float:
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= _LONGEST:
+        shown = reprlib.repr(found)[:60]
+        raise TraceError(f"{path}: event {name!r:.60} has the duration {shown}, not a number from 0 to {_LONGEST:g}")
     return float(found)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,10 @@ def test_a_truncated_file_says_what_to_do(tmp_path: Path) -> None:
         (b'[{"ph": "X", "name": "mm", "dur": "4"}]', "event 'mm' has the duration '4', not a number from 0"),
         (b'[{"ph": "X", "name": "mm", "dur": -1}]', "event 'mm' has the duration -1, not a number from 0"),
         (b'[{"ph": "X", "name": "mm", "dur": NaN}]', "event 'mm' has the duration nan, not a number from 0"),
+        (b'[{"ph": "X", "name": "mm", "dur": 1' + b"0" * 400 + b"}]", "event 'mm' has the duration 1000"),
+        (b'[{"ph": "X", "name": "mm", "dur": 1e16}]', "the duration 1e+16, not a number from 0 to 1e+15"),
+        (b'[{"ph": "X", "name": "mm", "dur": ' + b"[" * 900 + b"]" * 900 + b"}]", "event 'mm' has the duration [[[[[["),
+        (b"[" * 900 + b"]" * 900, "has an event that is not an object: [[[[[["),
         (b"[" * 100_000, "is not complete JSON"),
         (b"\xff\xfe", "is not complete JSON"),
     ],
@@ -90,4 +95,31 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str) -> None:
     (tmp_path / "short.json.gz").write_bytes(gzip.compress(b"[]" * 99)[:-9])
 
     with pytest.raises(TraceError, match=f"{name} cannot be read: "):
+        read_trace(tmp_path / name)
+
+
+def test_row_named_by_a_nested_value_is_read(tmp_path: Path) -> None:
+    nested: Any = []
+    for _ in range(900):
+        nested = [nested]
+
+    assert read_trace(written(tmp_path / "trace.json", {**KERNEL, "pid": nested})).events == (Event("mm", 4.5),)
+
+
+def test_a_pipe_or_a_folder_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "trace.json")
+
+    with pytest.raises(TraceError, match=r"trace.json cannot be read: .*it is a device or a pipe"):
+        read_trace(tmp_path / "trace.json")
+    with pytest.raises(TraceError, match=r"cannot be read: .*it is a folder"):
+        read_trace(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_file_without_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("northbridge.lightning.profilers.trace._MOST_BYTES", 2**20)
+    content = b"[" + b" " * 2**20 + b"]"
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+
+    with pytest.raises(TraceError, match=f"{name} cannot be read: .*it has more than 1 MiB"):
         read_trace(tmp_path / name)
