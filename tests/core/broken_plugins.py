@@ -112,6 +112,7 @@ PLUGINS: Mapping[str, BrokenPlugin] = {
     "hook_raises": _hook("hook_raises", 'raise OSError("/etc/acme.conf is not readable")'),
     "hook_returns_dict": _hook("hook_returns_dict", 'return {"name": "hook_returns_dict"}'),
     "older_api": _plugin("older_api", more=", api=0"),
+    "text_api": _plugin("text_api", more=', api="1"'),
     "newer_api": _plugin("newer_api", more=", api=2"),
     "other_name": _plugin("another_name", announces="other_name"),
     "takes_cuda": _plugin("cuda"),

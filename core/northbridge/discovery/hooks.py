@@ -61,6 +61,12 @@ SIMULATION = Hook("northbridge_simulation", "simulation", Simulation)
 def declare(plugin: Plugin) -> Backend:
     """Import ``plugin`` and build its backend. Raises a :class:`PluginError` or :class:`SoftwareMissingError`."""
     backend = call(plugin, BACKEND)
+    if not isinstance(backend.api, int):
+        raise PluginAPIError(
+            f"backend {plugin.name!r} ({plugin}) has api={backend.api!r}, not a whole number. Fix: upgrade"
+            f" {plugin.distribution}",
+            backend=plugin.name,
+        )
     if backend.api != API_VERSION:
         raise PluginAPIError(
             f"backend {plugin.name!r} ({plugin}) needs plugin API {backend.api}, not {API_VERSION}. Fix:"

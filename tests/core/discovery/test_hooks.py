@@ -92,6 +92,13 @@ BROKEN: dict[str, tuple[type[northbridge.BackendError], str]] = {
         northbridge.PluginAPIError,
         ("backend 'newer_api' (northbridge-newer-api 1.2.3) needs plugin API 2, not 1. Fix: upgrade Northbridge"),
     ),
+    "text_api": (
+        northbridge.PluginAPIError,
+        (
+            "backend 'text_api' (northbridge-text-api 1.2.3) has api='1', not a whole number. Fix: upgrade"
+            " northbridge-text-api"
+        ),
+    ),
     "older_api": (
         northbridge.PluginAPIError,
         (
