@@ -33,6 +33,7 @@ NorthbridgeError
 ├── ArgumentsError               a class does not accept its arguments; also a TypeError
 │   └── ArgumentValueError         an argument has a value that is not allowed; also a ValueError
 ├── NamespaceError               an object of one Lightning namespace was handed to another
+├── InstallationError            a distribution's metadata cannot be read, so that no plugin is found
 ├── ReportError                  a report of the conformance suite cannot be read, compared or written
 ├── AmbiguousAcceleratorError    ``auto`` found the hardware of two backends
 └── VariableError                about the environment; carries ``.variable``; also a ValueError
@@ -207,6 +208,10 @@ class ArgumentValueError(ArgumentsError, ValueError):
 
 class NamespaceError(NorthbridgeError):
     """An object of one Lightning namespace was handed to another."""
+
+
+class InstallationError(NorthbridgeError):
+    """A distribution's metadata cannot be read, and with it no distribution's entry points."""
 
 
 class ReportError(NorthbridgeError):

@@ -32,6 +32,7 @@ PRODUCED = {
     "SimulationError": "with environ(NORTHBRIDGE_SIMULATE='acme'): northbridge.get('acme')",
     "HardwareMissingError": "load_with_hardware('no_hardware')",
     "DetectionError": "present.detect(northbridge.get('probe_crashes'))",
+    "InstallationError": "list_beside_damaged_metadata()",
     "ReportError": "Report.read(Path('acme.json'))",
     "AmbiguousAcceleratorError": "auto(acme=2, load_raises=1)",
     "ClusterError": "check_environment(Run(nodes=2, devices=4, launcher='lightning', stage='launch'), {})",
@@ -62,7 +63,7 @@ _VENDORS = (
     "double_two",
 )
 _PRELUDE = '''
-import json, os, socket
+import json, os, socket, sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
@@ -92,12 +93,26 @@ def environ(**variables):
         for name in variables:
             del os.environ[name]
 
-def read_device_file(text):
+@contextmanager
+def folder_of_its_own():
     with TemporaryDirectory() as folder, ExitStack() as back:
         back.callback(os.chdir, os.getcwd())
         os.chdir(folder)
+        yield
+
+def read_device_file(text):
+    with folder_of_its_own():
         Path("device.toml").write_text(text)
         SimulatedDevice.read(Path("device.toml"))
+
+def list_beside_damaged_metadata():
+    with folder_of_its_own(), ExitStack() as back:
+        metadata = Path("site-packages/other-1.0.dist-info")
+        metadata.mkdir(parents=True)
+        (metadata / "entry_points.txt").write_bytes(bytes([255]))
+        sys.path.append("site-packages")
+        back.callback(sys.path.remove, "site-packages")
+        northbridge.installed()
 
 def reject_software_of(name):
     reject_broken(contract_of(northbridge.get(name), who=describe(name)))

@@ -3,8 +3,9 @@
 Exit codes: 0 all well; missing hardware or software and disabled backends do not count as errors. 1 torch or a backend
 is broken, or an installed namespace of Lightning cannot be served. The doctor knows more errors, ``hang`` exits with 1
 if a rank waits, ``profile`` if no device was traced, and ``compare`` if reports differ. 2 wrong usage: an option, a
-backend's name, the value of a ``NORTHBRIDGE_`` variable, or a file that is not a report. The doctor, if asked about one
-backend, exits with 3 if its software is not installed, and with 4 if its hardware is missing.
+backend's name, the value of a ``NORTHBRIDGE_`` variable, a file that is not a report, or metadata that cannot be read.
+The doctor, if asked about one backend, exits with 3 if its software is not installed, and with 4 if its hardware is
+missing.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import typer
 
 from northbridge.cli import conformance, doctor, hang, list as listing, profile
 from northbridge.cli.options import EXIT_CODES
+from northbridge.discovery.installed import read_entry_points
 from northbridge.errors import (
     BackendConflictError,
     BackendDisabledError,
     BackendNameError,
     BackendNotFoundError,
+    InstallationError,
     ReportError,
     SettingsError,
 )
@@ -45,9 +48,16 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         app()
-    except (SettingsError, *_WRONG_NAME, ReportError) as error:
+    except (SettingsError, *_WRONG_NAME, ReportError, InstallationError) as error:
         print(f"northbridge: {error}", file=sys.stderr)
         sys.exit(2)
+    except Exception:
+        try:
+            read_entry_points()  # libraries read them too, pydantic among them
+        except InstallationError as error:
+            print(f"northbridge: {error}", file=sys.stderr)
+            sys.exit(2)
+        raise
 
 
 def _print_version(wanted: bool) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from northbridge.cli.options import LoadTimeout, spinner
 from northbridge.diagnostics import report
-from northbridge.untrusted.text import clean
+from northbridge.untrusted.text import clean, clean_values
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -63,7 +63,7 @@ def examine(
         _compare(name, wheel, as_json=as_json, output=output)
     with spinner(quiet=as_json) as tell:
         found = report.examine(name, deep=True, acquire=acquire, training=train, load_seconds=load_timeout, tell=tell)
-    text = json.dumps(found.as_dict(), indent=2)
+    text = json.dumps(clean_values(found.as_dict()), indent=2)
     if as_json:
         print(text)
     else:
@@ -84,7 +84,7 @@ def _compare(name: str | None, wheel: str, *, as_json: bool, output: Path | None
         compared = compare_with_wheel(name, wheel)
     except WheelError as error:
         raise typer.BadParameter(clean(str(error))) from None
-    text = json.dumps({**asdict(compared), "exit_code": compared.exit_code}, indent=2)
+    text = json.dumps(clean_values({**asdict(compared), "exit_code": compared.exit_code}), indent=2)
     print(text if as_json else "\n".join(compared.page()))
     _write(text, output)
     raise typer.Exit(compared.exit_code)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from northbridge.untrusted.text import clean
+from northbridge.untrusted.text import clean, clean_values
 
 HELP = """Show which rank waits for which, in a run that hangs or has ended in a hang.
 
@@ -43,7 +43,7 @@ def explain_hang(
     judgement = judge(run, time.time())
     if as_json:
         facts = {"world_size": run.world_size, "ranks": sorted(run.logs), "damages": list(run.damages)}
-        print(json.dumps({**facts, **judgement.as_dict()}, indent=2))
+        print(json.dumps(clean_values({**facts, **judgement.as_dict()}), indent=2))
     else:
         from northbridge.flight_recorder.analysis.page import show
 

@@ -10,6 +10,7 @@ import typer
 from northbridge.cli.options import EXIT_CODES, LoadTimeout, spinner
 from northbridge.diagnostics import report
 from northbridge.processes.environment import compiling_nothing
+from northbridge.untrusted.text import clean_values
 
 HELP = f"""List the installed backends, and whether Lightning knows them.
 
@@ -45,7 +46,7 @@ def list_backends(
         with spinner(quiet=as_json) as tell, compiling_nothing():
             found = report.examine(load_seconds=load_timeout, tell=tell)
     if as_json:
-        print(json.dumps(found.as_list(), indent=2))
+        print(json.dumps(clean_values(found.as_list()), indent=2))
     else:
         from northbridge.diagnostics.table import show
 

@@ -7,15 +7,22 @@ import os
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import Distribution, entry_points
+from importlib.metadata import Distribution, distributions, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from northbridge.errors import (
     BackendConflictError,
     BackendDisabledError,
     BackendNameError,
     BackendNotFoundError,
+    InstallationError,
     SettingsError,
 )
+from northbridge.processes.endings import describe_error
+
+if TYPE_CHECKING:
+    from importlib.metadata import SelectableGroups  # Python 3.12 replaced it by EntryPoints
 
 GROUP = "northbridge.backends"
 """The entry-point group. An entry names a backend and its hook's module: ``acme = "northbridge_acme"``."""
@@ -78,8 +85,29 @@ def installed() -> tuple[Plugin, ...]:
 
 def announced(group: str) -> tuple[Plugin, ...]:
     """Return every plugin that a distribution announces in the entry-point group ``group``, by name."""
-    found = [Plugin(entry.name, entry.value, entry.dist) for entry in entry_points(group=group)]
+    found = [Plugin(entry.name, entry.value, entry.dist) for entry in read_entry_points().select(group=group)]
     return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.module)))
+
+
+def read_entry_points() -> SelectableGroups:
+    """Read the entry points of every distribution.
+
+    Raises :class:`InstallationError` if those of one cannot be read: Python reads all of them or none.
+    """
+    try:
+        return entry_points()
+    except Exception as error:
+        raise InstallationError(_say_unreadable(error)) from error
+
+
+def _say_unreadable(error: Exception) -> str:
+    for each in distributions():
+        try:
+            _ = each.entry_points
+        except Exception as reason:  # noqa: BLE001 - it is told
+            file = Path(getattr(each, "_path", str(each.locate_file("")))) / "entry_points.txt"
+            return f"{file.absolute()} cannot be read: {describe_error(reason)}. Fix: reinstall its distribution"
+    return f"an installed distribution has entry points that cannot be read: {describe_error(error)}"
 
 
 def names() -> list[str]:

@@ -11,7 +11,6 @@ import sys
 import threading
 from dataclasses import replace
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,7 +34,7 @@ _placing = threading.Lock()
 
 def is_simulable(name: str) -> bool:
     """Return True if a simulation of backend ``name`` is installed; imports nothing."""
-    return any(entry.name == name for entry in entry_points(group=GROUP))
+    return any(plugin.name == name for plugin in announced(GROUP))
 
 
 def simulation_of(name: str) -> Simulation | None:

@@ -64,9 +64,22 @@ class TestMetadataAlone:
         (folder / "entry_points.txt").write_text("[northbridge.backends]\nevil\x9b31m = evil_module\n")
 
         run = northbridge(Site((tmp_path,), tmp_path), "list", "--no-probe")
+        printed = northbridge(Site((tmp_path,), tmp_path), "list", "--no-probe", "--json").stdout
 
         assert "evil\\u0" in run.stdout  # as far as its column goes
         assert not {"\x1b", "\x07", "\x9b"} & {*run.stdout, *run.stderr}
+        (evil,) = (each for each in json.loads(printed)["backends"] if each["name"].startswith("evil"))
+        assert (evil["name"], evil["distribution"]) == ("evil\\u009b31m", "evil")
+
+    def test_entry_points_that_cannot_be_read_are_one_line(self, tmp_path: Path) -> None:
+        folder = tmp_path / "other-1.0.dist-info"
+        folder.mkdir()
+        (folder / "entry_points.txt").write_bytes(b"\xff")
+
+        run = northbridge(Site((tmp_path,), tmp_path), "list")  # which imports pydantic, which reads them first
+
+        assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)
+        assert run.stderr.startswith(f"northbridge: {folder / 'entry_points.txt'} cannot be read: UnicodeDecodeError")
 
     def test_it_imports_neither_torch_nor_a_plugin(self, install: Install) -> None:
         heavy = {"torch", "northbridge.settings", "northbridge_import_raises", "northbridge_cpu_sim"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib.metadata import PathDistribution
+from importlib.metadata import EntryPoints, PathDistribution
 from pathlib import Path
 
 import pytest
@@ -180,7 +180,7 @@ class TestANameThatCannotBeHad:
         )
 
     def test_if_nothing_is_installed_that_is_said(self, nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(installed, "entry_points", lambda group: ())
+        monkeypatch.setattr(installed, "entry_points", lambda: EntryPoints(()))
 
         with pytest.raises(northbridge.BackendNotFoundError, match=r"is installed; found none\. `northbridge list`"):
             northbridge.get("cpu_sim")
@@ -317,3 +317,25 @@ def test_messages_call_a_backend_by_its_name_and_origin(install_here: Install) -
 
 def test_unannounced_backend_is_described_by_its_name(nothing_known: None) -> None:
     assert describe("hal9000") == "backend 'hal9000'"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"\xff", "UnicodeDecodeError: 'utf-8'"), (b"[acme]\nno equals sign\n", "TypeError: ")],
+    ids=["binary", "broken"],
+)
+def test_entry_points_that_cannot_be_read_name_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, reason: str
+) -> None:
+    """Another distribution's: Python reads those of all distributions, or none."""
+    metadata = tmp_path / "other-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_bytes(content)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(northbridge.InstallationError) as caught:
+        northbridge.installed()
+
+    assert str(caught.value).startswith(f"{metadata / 'entry_points.txt'} cannot be read: {reason}")
+    assert str(caught.value).endswith(". Fix: reinstall its distribution")

@@ -10,7 +10,7 @@ import northbridge
 from northbridge.discovery.simulated import reject_unknown_simulation
 from northbridge.launch.cluster import check_variables
 from northbridge.settings import CoreSettings
-from northbridge.untrusted.text import clean, clean_message, shorten
+from northbridge.untrusted.text import clean, clean_message, clean_values, shorten
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,12 @@ from northbridge.untrusted.text import clean, clean_message, shorten
 )
 def test_what_is_shown_of_what_was_printed(printed: str, shown: str) -> None:
     assert clean(printed) == shown
+
+
+def test_values_of_json_are_cleaned_at_each_depth() -> None:
+    found = {"\x1b[31mred": ["\x7f", ("\x1b[0m", 1, None, True)], "plain": {"deep": "\u202e"}}
+
+    assert clean_values(found) == {"red": ["\\u007f", ["", 1, None, True]], "plain": {"deep": "\\u202e"}}
 
 
 def test_a_long_text_is_cut_to_one_line_of_200() -> None:

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Any
 
 from northbridge.discovery.declared import get
-from northbridge.discovery.installed import GROUP, describe
+from northbridge.discovery.installed import GROUP, describe, read_entry_points
 from northbridge.errors import PluginImportError
 from northbridge.lightning.vendor_names.strategies import StrategyName
 from northbridge.processes.endings import describe_error
@@ -73,7 +72,7 @@ class Announced:
 
 def read_announced() -> Announced:
     """Read the metadata of every distribution once for all groups, which takes milliseconds."""
-    found = entry_points()
+    found = read_entry_points()
     backends = {entry.value: entry.name for entry in found.select(group=GROUP)}
     return Announced(
         aliases=tuple(
