@@ -55,6 +55,7 @@ def prepare(torch: Version) -> Path:
         [f"torch=={torch}"],
         ["--group", "dev"],
         ["--no-build-isolation", "-e", ".[conformance]"],
+        ["--no-deps", "--no-build-isolation", "-e", "./backends/xpu"],
     ):
         ended = subprocess.run([*pip, *packages], cwd=ROOT, check=False)
         if ended.returncode != 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -15,6 +16,12 @@ CHIP = "tests/backends/cpu_sim"
 COLLECTIVE = ("collective", "ranks")
 """Words that the paths of the collectives' tests contain."""
 
+JOB = ("tests/backends/simulated/test_conformance.py",)
+"""The main job of a vendor's simulated chip: its proof up to C4, with trainings on one device and on several."""
+
+WITH_OWN_KEY = ("hpu", "xpu")
+"""The simulated chips with a dispatch key of their own, which a torch built for another accelerator refuses."""
+
 
 @dataclass(frozen=True)
 class Suite:
@@ -22,6 +29,7 @@ class Suite:
 
     title: str
     files: tuple[str, ...]
+    simulates: str | None = None
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,10 @@ class Outcome:
 
 
 def suites() -> tuple[Suite, ...]:
-    """Return the device, the collective and the main-job tests, as the files are today."""
+    """Return the device, the collective and the main-job tests, as the files are today.
+
+    PyPI's torch is a CUDA build, which nothing else here runs on.
+    """
     files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / CHIP).rglob("test_*.py"))
     jobs = [f"{CHIP}/test_conformance.py"]
     collective = [file for file in files if file not in jobs and any(word in file for word in COLLECTIVE)]
@@ -45,6 +56,7 @@ def suites() -> tuple[Suite, ...]:
         Suite("device", tuple(device)),
         Suite("collective", tuple(collective)),
         Suite("main job", (*jobs, *trainings)),
+        *(Suite(f"main job on {chip}", JOB, chip) for chip in WITH_OWN_KEY),
     )
 
 
@@ -53,7 +65,8 @@ def run(suite: Suite, python: Path) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         pytest = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-        ended = subprocess.run([*pytest, *suite.files], cwd=ROOT, check=False)
+        environ = {**os.environ, **({"NORTHBRIDGE_SIMULATE": suite.simulates} if suite.simulates else {})}
+        ended = subprocess.run([*pytest, *suite.files], cwd=ROOT, env=environ, check=False)
         if not report.exists():
             return Outcome(suite.title, 0, 0, (("pytest itself", f"ended with {ended.returncode}"),))
         return read(suite.title, report.read_text())

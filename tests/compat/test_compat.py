@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import date
+from pathlib import Path
 
 import pytest
 from packaging.version import Version
 from tests.compat import __main__ as command, environments
 from tests.compat.environments import ROOT, EnvironmentRefusedError, constraints_with, prepare, release
-from tests.compat.suites import Outcome, read, suites
+from tests.compat.suites import Outcome, read, run, suites
+
+from northbridge_cpu_sim import SimulatedDevice
 
 REPORT = """<?xml version="1.0" encoding="utf-8"?>
 <testsuites><testsuite name="pytest" errors="1" failures="1" skipped="1" tests="5">
@@ -76,19 +79,36 @@ class TestTheEnvironment:
 
 class TestWhatIsRun:
     def test_each_file_of_the_chips_tests_is_in_one_suite(self) -> None:
-        everything = [file for suite in suites() for file in suite.files]
+        everything = [file for suite in suites() if suite.simulates is None for file in suite.files]
         chips = [str(file.relative_to(ROOT)) for file in (ROOT / "tests/backends/cpu_sim").rglob("test_*.py")]
 
         assert len(everything) == len(set(everything))
         assert set(chips) < set(everything)
-        assert all((ROOT / file).is_file() for file in everything)
 
     def test_they_are_told_apart_by_their_names(self) -> None:
-        device, collective, job = suites()
+        device, collective, job, *_ = suites()
 
         assert "tests/backends/cpu_sim/module/test_memory.py" in device.files
         assert "tests/backends/cpu_sim/csrc/collective/test_calls.py" in collective.files
         assert "tests/backends/cpu_sim/test_conformance.py" in job.files
+
+    def test_chips_with_a_key_of_their_own_train(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A torch that was built for another accelerator refuses these alone, and only here is one tested."""
+        simulated: list[str | None] = []
+
+        def run_pytest(_line: list[str], *, env: dict[str, str], **_more: object) -> subprocess.CompletedProcess[str]:
+            simulated.append(env.get("NORTHBRIDGE_SIMULATE"))
+            return subprocess.CompletedProcess(_line, 2)
+
+        monkeypatch.delenv("NORTHBRIDGE_SIMULATE", raising=False)
+        monkeypatch.setattr(subprocess, "run", run_pytest)
+
+        for suite in suites():
+            run(suite, Path("python"))
+
+        with_own_key = [SimulatedDevice.read(file) for file in ROOT.glob("backends/*/*/simulated/device.toml")]
+        assert simulated == [None, None, None, *sorted(each.type for each in with_own_key if each.key)]
+        assert all((ROOT / file).is_file() for suite in suites() for file in suite.files)
 
 
 class TestWhatCameOfIt:

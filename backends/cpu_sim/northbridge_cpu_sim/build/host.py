@@ -1,4 +1,4 @@
-"""Requirements of the simulated chip: the operating system and torch's version."""
+"""Requirements of the simulated chip: the operating system, torch's version, and no other accelerator."""
 
 from __future__ import annotations
 
@@ -20,4 +20,18 @@ def check_host() -> None:
     if Version(torch.__version__).release < (2, 13):
         raise HostError(
             f"the simulated chip needs torch 2.13 or later, found {torch.__version__}. Fix: pip install 'torch>=2.13'"
+        )
+
+
+def check_sole_accelerator(device_type: str) -> None:
+    """Raise :class:`HostError` if torch has another accelerator here: it refuses a second one with a key of its own.
+
+    Another one that torch was built for, of which this machine has no device, is no obstacle: ``device/hooks.h``.
+    """
+    other = torch.accelerator.current_accelerator(check_available=True)
+    if other is not None and other.type != device_type:
+        raise HostError(
+            f"torch {torch.__version__} has a {other.type!r} device here, beside which it refuses {device_type!r}."
+            f" Fix: hide the device, or pip install torch=={Version(torch.__version__).base_version} --index-url"
+            " https://download.pytorch.org/whl/cpu"
         )

@@ -16,6 +16,7 @@ from torch.utils.backend_registration import generate_methods_for_privateuse1_ba
 import northbridge
 from northbridge_cpu_sim import module as cuda_like
 from northbridge_cpu_sim.build.extension import build
+from northbridge_cpu_sim.build.host import check_sole_accelerator
 from northbridge_cpu_sim.build.recipe import recipe_for
 from northbridge_cpu_sim.faults import plan
 from northbridge_cpu_sim.module import chip
@@ -49,7 +50,7 @@ def install(
 
     Raises :class:`northbridge.DeviceTypeTakenError` if the process has a simulated chip already,
     :class:`DeviceFileError` for a device that contradicts itself, :class:`northbridge.SettingsError` for an invalid
-    plan of faults, and :class:`BuildError`.
+    plan of faults, and :class:`BuildError`, also beside another accelerator.
     """
     _reject_second(device.type)
     settings = SimSettings.read()
@@ -59,6 +60,8 @@ def install(
     if acquire is not None and not device.one_per_process:
         raise ValueError(f"acquire needs a {device.type!r} with one card per process")
     faults = plan.read_variable()
+    if device.key is not None:  # torch prefers its spare key to any other accelerator
+        check_sole_accelerator(device.type)
     extension = build(settings, recipe_for(device, sources))
     operations = lacking_operations(device)  # it may raise: nothing is changed yet
     if device.key is None:

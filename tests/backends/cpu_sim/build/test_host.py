@@ -1,4 +1,4 @@
-"""Elsewhere than on Linux, and with an older torch, one line says that the simulated chip needs them."""
+"""Elsewhere than on Linux, with an older torch and beside a GPU, one line says what the simulated chip needs."""
 
 from __future__ import annotations
 
@@ -41,6 +41,11 @@ HOSTS = {
         NEWER,
     ),
 }
+GPU = "torch.accelerator.current_accelerator = lambda check_available=False: torch.device('cuda')"
+ALONE = (
+    f"torch {torch.__version__} has a 'cuda' device here, beside which it refuses {{!r}}. Fix: hide the device, or"
+    f" pip install torch=={torch.__version__.split('+')[0]} --index-url https://download.pytorch.org/whl/cpu"
+)
 TRAINER = "from lightning.pytorch import Trainer; Trainer(accelerator={!r}, devices=1, logger=False)"
 
 
@@ -67,7 +72,7 @@ def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch, s
 @pytest.mark.parametrize("chip", ["cpu_sim", *(plugin.name for plugin in announced(GROUP))])
 @pytest.mark.parametrize("host", HOSTS)
 def test_trainer_ends_with_that_one_line(tmp_path: Path, host: str, chip: str) -> None:
-    said = run(tmp_path, host, TRAINER.format(chip), NORTHBRIDGE_SIMULATE=chip).stderr
+    said = run(tmp_path, HOSTS[host][0], TRAINER.format(chip), NORTHBRIDGE_SIMULATE=chip).stderr
 
     # A DetectionError where the vendor's software is first asked for its cards, in a process apart.
     assert re.fullmatch(rf"northbridge\S*\.(Host|Detection)Error: {re.escape(HOSTS[host][1])}", said.splitlines()[-1])
@@ -76,7 +81,7 @@ def test_trainer_ends_with_that_one_line(tmp_path: Path, host: str, chip: str) -
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_the_list_gives_that_one_line_as_the_reason(tmp_path: Path, host: str) -> None:
-    listed = run(tmp_path, host, command("list", "--json"))
+    listed = run(tmp_path, HOSTS[host][0], command("list", "--json"))
 
     (chip,) = (each for each in json.loads(listed.stdout)["backends"] if each["name"] == "cpu_sim")
     assert (chip["status"], chip["reason"]) == ("unsupported", HOSTS[host][1])
@@ -84,10 +89,22 @@ def test_the_list_gives_that_one_line_as_the_reason(tmp_path: Path, host: str) -
     assert "Traceback" not in listed.stdout + listed.stderr
 
 
+@pytest.mark.parametrize("chip", ["hpu", "xpu"])
+def test_key_of_its_own_is_refused_beside_a_gpu(tmp_path: Path, chip: str) -> None:
+    said = run(tmp_path, GPU, TRAINER.format(chip), NORTHBRIDGE_SIMULATE=chip).stderr
+    listed = run(tmp_path, GPU, command("list", "--json"), NORTHBRIDGE_SIMULATE=chip)
+
+    assert re.fullmatch(
+        rf"northbridge\S*\.(Host|Detection)Error: {re.escape(ALONE.format(chip))}", said.splitlines()[-1]
+    )
+    (row,) = (each for each in json.loads(listed.stdout)["backends"] if each["name"] == chip)
+    assert (row["loadable"], row["reason"]) == (False, ALONE.format(chip))
+
+
 def run(folder: Path, host: str, code: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run ``code`` in a Python that pretends, as its children do."""
 
-    (folder / "sitecustomize.py").write_text(PRETENDED.format(host=HOSTS[host][0]))
+    (folder / "sitecustomize.py").write_text(PRETENDED.format(host=host))
     before = os.environ.get("PYTHONPATH")
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *([before] if before else [])]), **environ}
     return subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)

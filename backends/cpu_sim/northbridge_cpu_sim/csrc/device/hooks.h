@@ -7,6 +7,9 @@
 #include "memory/host_memory.h"
 #include "memory/memory.h"
 
+#include <new>
+#include <utility>
+
 namespace chip {
 
 template <typename Interface>
@@ -57,5 +60,23 @@ struct Hooks : Interface {
     return make_generator(index);
   }
 };
+
+// Construct Own in the memory of `kept`, the hooks that torch has installed for a key. It installs
+// them when they are first asked for, and keeps them. Hooks have no data.
+template <typename Own, typename Interface, typename... Arguments>
+void take_the_place_of(const Interface& kept, Arguments&&... arguments) {
+  static_assert(sizeof(Own) == sizeof(Interface));
+  new (&const_cast<Interface&>(kept)) Own(std::forward<Arguments>(arguments)...);
+}
+
+// Torch serves one accelerator, and refuses a second one that was built into it, even on a machine
+// that has no such device (at::getAccelerator). There the hooks become those of a build without it.
+// Torch does not refuse the spare key, PrivateUse1, and prefers it.
+template <typename Interface>
+void be_built_without(const Interface& kept) {
+  if (kept.isBuilt() && !kept.isAvailable()) {
+    take_the_place_of<Interface>(kept);
+  }
+}
 
 } // namespace chip

@@ -1,9 +1,9 @@
 // Torch's hooks for HPU: torch looks up a class of this name in a registry, once.
 #include "device/hooks.h"
 
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/HPUHooksInterface.h>
-
-#include <new>
+#include <ATen/detail/XPUHooksInterface.h>
 
 namespace {
 
@@ -27,17 +27,18 @@ REGISTER_HPU_HOOKS(HPUHooks)
 namespace {
 
 // A script, or a library, may have asked torch for its accelerator before. Then torch has installed
-// hooks without an HPU, and keeps them: ours are constructed in their memory. The real card avoids
-// this in eager mode, where `import torch` loads the vendor's package.
-bool take_the_place_of_earlier_hooks() {
-  static_assert(sizeof(HPUHooks) == sizeof(at::HPUHooksInterface));
-  auto& kept = const_cast<at::HPUHooksInterface&>(at::detail::getHPUHooks());
+// hooks without an HPU. The real card avoids this in eager mode, where `import torch` loads the
+// vendor's package.
+bool settle_hooks() {
+  const auto& kept = at::detail::getHPUHooks();
   if (!kept.hasHPU()) {
-    new (&kept) HPUHooks(at::HPUHooksArgs{});
+    chip::take_the_place_of<HPUHooks>(kept, at::HPUHooksArgs{});
   }
+  chip::be_built_without(at::detail::getCUDAHooks());
+  chip::be_built_without(at::detail::getXPUHooks());
   return true;
 }
 
-[[maybe_unused]] const bool placed = take_the_place_of_earlier_hooks();
+[[maybe_unused]] const bool settled = settle_hooks();
 
 } // namespace

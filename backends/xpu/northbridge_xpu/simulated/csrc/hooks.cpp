@@ -1,10 +1,9 @@
 // Torch's hooks for XPU: torch looks up a class of this name in a registry, once.
 #include "device/hooks.h"
 
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/XPUHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-
-#include <new>
 
 namespace {
 
@@ -40,17 +39,16 @@ REGISTER_XPU_HOOKS(XPUHooks)
 
 namespace {
 
-// Torch may have been asked for its accelerator before. Then it has installed hooks without an XPU,
-// and keeps them: ours are constructed in their memory.
-bool take_the_place_of_earlier_hooks() {
-  static_assert(sizeof(XPUHooks) == sizeof(at::XPUHooksInterface));
-  auto& kept = const_cast<at::XPUHooksInterface&>(at::detail::getXPUHooks());
+// Torch may have been asked for its accelerator before. Then it has installed hooks without an XPU.
+bool settle_hooks() {
+  const auto& kept = at::detail::getXPUHooks();
   if (!kept.hasXPU()) {
-    new (&kept) XPUHooks;
+    chip::take_the_place_of<XPUHooks>(kept);
   }
+  chip::be_built_without(at::detail::getCUDAHooks());
   return true;
 }
 
-[[maybe_unused]] const bool placed = take_the_place_of_earlier_hooks();
+[[maybe_unused]] const bool settled = settle_hooks();
 
 } // namespace
