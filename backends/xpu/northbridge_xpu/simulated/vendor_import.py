@@ -42,6 +42,8 @@ def load() -> None:
     )
     for name, value in names().items():
         setattr(torch._C, name, value)
+    if torch.cuda._is_compiled():  # a torch with XPU is not, and some of its files rely on that
+        del torch._C._cuda_getDeviceCount
     for name in [name for name in sys.modules if name.startswith("torch.xpu.")]:
         del sys.modules[name]
     importlib.reload(torch.xpu)
