@@ -13,8 +13,6 @@ from northbridge_sdaa.simulated import machine
 
 DeviceLike = torch.device | str | int | None
 
-_waiting: list[Callable[[], object]] = []
-
 
 @dataclass(frozen=True)
 class _SDAADeviceProperties:
@@ -32,6 +30,9 @@ def is_available() -> bool:
 def device_count() -> int:
     """Count the core groups that this process sees."""
     return len(machine.visible())
+
+
+_waiting: list[Callable[[], object]] = []
 
 
 def _lazy_init() -> None:
