@@ -125,10 +125,11 @@ def _remove_leftovers(folder: Path, *, own: str) -> None:
     """Remove the folders of killed builds: those of the key ``own``, and of each key that is not being compiled."""
     for leftover in folder.glob(_PRIVATE.format(key="*") + "*"):
         key = leftover.name.split("-")[1]
-        lock = FileLock(str(folder / f"{key}.lock"))
+        file = folder / f"{key}.lock"
+        reject_foreign(file)
         try:
             # An orphan of the killed build may still write there: files that remain now are removed next time.
-            with nullcontext() if key == own else lock.acquire(timeout=0):
+            with nullcontext() if key == own else FileLock(str(file)).acquire(timeout=0):
                 shutil.rmtree(leftover, ignore_errors=True)
         except (Timeout, OSError):
             continue
