@@ -134,6 +134,7 @@ def test_the_wheel_announces_its_entry_points(wheel: Path, listing: list[str]) -
         "northbridge.succeeds": {"lightning_habana": "northbridge_hpu", "lightning_teco": "northbridge_sdaa"},
         "torch.backends": {"northbridge": "northbridge.autoload:arm"},
         "torch.distributed.backends": {"simccl": "northbridge_cpu_sim.collective:load"},
+        "torch_dynamo_backends": {"hpu_backend": "northbridge_hpu.compiler:hpu_backend"},
     }
 
 
