@@ -97,11 +97,12 @@ def of_python(source: str) -> Iterator[str]:
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
     }
+    parts_of_texts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         if isinstance(node, ast.List | ast.Tuple | ast.Call):
             parts = node.args if isinstance(node, ast.Call) else node.elts
             yield from (" ".join(words) for words in _choices([_as_words(part, known) for part in parts]))
-        elif isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp):
+        elif isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp) and node not in parts_of_texts:
             yield from (" ".join(text.split()) for text in _texts(node, known))
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     yield " ".join(each.string.lstrip("# ") for each in tokens if each.type == tokenize.COMMENT)
@@ -227,6 +228,7 @@ def test_a_bad_line_is_found(name: str, text: str, fault: str) -> None:
     [
         ("a.md", "`pip install '.[lightning]' ./backends/npu --index-url https://x.y torch`, or `pip install` nothing"),
         ("a.yml", "- run: pip install torch${{ matrix.torch && format('=={0}', matrix.torch) }} -e ."),
+        ("a.py", 'x = f"Fix: pip install torch=={version.base} --index-url https://x.y"'),
         ("a.py", 'x = f"Fix: in a clone of Northbridge, pip install ./backends/{name}"'),
         ("a.py", 'run([python, "-m", "pip", "install", f"lightning=={x}", f"pytorch-lightning=={x}", *more])'),
         ("a.md", "Northbridge, once installed, and `northbridge list`"),
