@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from packaging.version import Version
 from tests.core.command import command
 
 from northbridge.discovery.installed import announced
@@ -44,7 +45,7 @@ HOSTS = {
 GPU = "torch.accelerator.current_accelerator = lambda check_available=False: torch.device('cuda')"
 ALONE = (
     f"torch {torch.__version__} has a 'cuda' device here, beside which it refuses {{!r}}. Fix: hide the device, or"
-    f" pip install torch=={torch.__version__.split('+')[0]} --index-url https://download.pytorch.org/whl/cpu"
+    f" pip install torch=={Version(torch.__version__).base_version} --index-url https://download.pytorch.org/whl/cpu"
 )
 TRAINER = "from lightning.pytorch import Trainer; Trainer(accelerator={!r}, devices=1, logger=False)"
 
