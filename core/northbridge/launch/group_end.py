@@ -39,6 +39,12 @@ def note_failure() -> None:
     _failed = True
 
 
+def has_failed() -> bool:
+    """Return True if the training of this process has failed, or an error ends it."""
+    # Python keeps the last uncaught error there.
+    return _failed or getattr(sys, "last_value", None) is not None
+
+
 def resume(pids: Iterable[int]) -> None:
     """Continue stopped ranks among ``pids``: only SIGKILL could end them while they are stopped."""
     for pid in pids if os.name == "posix" else ():
@@ -57,8 +63,7 @@ def _leave(limit: timedelta | None, launcher: Any) -> None:
 
     if not torch.distributed.is_initialized():
         return
-    # Python keeps the last uncaught error there.
-    if _failed or getattr(sys, "last_value", None) is not None:
+    if has_failed():
         resume(each.pid for each in getattr(launcher, "procs", ()) if isinstance(each, Popen) and each.poll() is None)
         _end_within(GRACE_SECONDS)
     elif torch.distributed.get_world_size() > 1:

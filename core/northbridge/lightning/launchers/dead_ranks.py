@@ -16,7 +16,7 @@ from subprocess import Popen
 from typing import Any
 
 from northbridge.errors import CollectiveError
-from northbridge.launch.group_end import wait_longer
+from northbridge.launch.group_end import has_failed, wait_longer
 from northbridge.process_record import logger
 from northbridge.processes.endings import describe_exit
 
@@ -42,8 +42,8 @@ def note_scripts(launcher: Any, rank: int) -> None:
 
 
 def _end_as_ranks_end() -> None:
-    if getattr(sys, "last_value", None) is not None:
-        return  # this process has failed, and its error names them
+    if not _scripts or has_failed():  # its error names them, or it has ended them
+        return
     wait_longer(_END_SECONDS)
     deadline = time.monotonic() + _END_SECONDS
     while not any(codes := [each.poll() for each in _scripts.values()]) and None in codes:

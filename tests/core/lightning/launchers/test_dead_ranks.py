@@ -136,6 +136,7 @@ def test_ranks_that_torch_killed_after_an_error_are_not_named() -> None:
 TRAINED = """
 import subprocess, sys
 from types import SimpleNamespace
+from northbridge.launch.group_end import note_failure
 from northbridge.lightning.launchers import dead_ranks
 
 dead_ranks._END_SECONDS = 0.5 if sys.argv[1] == "leaves" else 30.0
@@ -143,6 +144,8 @@ dead_ranks.end_as_ranks_end()
 procs = [subprocess.Popen([sys.executable, "-c", code]) for code in sys.argv[2:]]
 dead_ranks.note_scripts(SimpleNamespace(procs=procs), 0)
 print([each.pid for each in procs])
+if sys.argv[1] == "caught":
+    note_failure()
 if sys.argv[1] == "fails":
     raise SystemError("rank 0 failed")
 """
@@ -152,6 +155,7 @@ ENDS = {
     "exit code": (["", "exit(3)"], 1, ["rank 1 (process {0}) ended with exit code 3; this run ends with exit code 1"]),
     "well": (["", WELL, WELL], 0, []),
     "outlives": (["leaves", HANGS], 0, ["rank 1 (process {0}) still runs after 0.5 s, and is left alone"]),
+    "caught": (["caught", KILLED], 0, []),
     "rank 0 fails": (["fails", KILLED], 1, ["SystemError: rank 0 failed"]),
 }
 
