@@ -126,7 +126,7 @@ def test_rank_of_another_strategy_is_named(
         f"rank {silent} did not answer in 0.5 s, and rank {1 - silent} trains on hpu (hccl). Only strategies of"
         f" Northbridge answer{FIX}"
     )
-    assert reached.result()
+    reached.result()
 
 
 def test_ranks_that_never_start_are_named(begin: Meet) -> None:
