@@ -148,6 +148,12 @@ def set_random_states(namespace: Namespace, original: Original, rng_state_dict: 
     random_states.set_chip_states(rng_state_dict.get(random_states.CHIPS, {}))
 
 
+def start_group(
+    namespace: Namespace, original: Original, *args: Any, device_id: torch.device | None = None, **kwargs: Any
+) -> None:
+    original(*args, **kwargs, **({} if device_id is None else {"device_id": device_id}))
+
+
 def read_model(namespace: Namespace, original: Original, path_or_url: Any, *args: Any, **kwargs: Any) -> Any:
     if loaded() is None:
         return original(path_or_url, *args, **kwargs)

@@ -152,6 +152,17 @@ CORRECTIONS = (
         )
         for module in ("utilities.seed", "strategies.launchers.multiprocessing")  # both import them by name
     ),
+    *(
+        Correction(
+            "_init_dist_connection",
+            ("cluster_environment", "torch_distributed_backend", "global_rank", "world_size", "kwargs"),
+            "passes device_id=None for the CPU, which a vendor's init_process_group may not have",
+            replacements.start_group,
+            module=f"strategies.{strategy}",
+            first="2.5.5",
+        )
+        for strategy in ("ddp", "fsdp", "model_parallel")  # all import it by name
+    ),
     _of_trainer(
         "pl_load",
         ("path_or_url", "map_location", "weights_only"),

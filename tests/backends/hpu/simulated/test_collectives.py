@@ -85,9 +85,36 @@ def test_there_is_no_receiving_from_any_source(on_ranks: OnRanks) -> None:
     ],
 )
 def test_parameters_of_newer_releases_are_refused(run: Callable[..., str], call: str) -> None:
-    said = run(tried(call, "TypeError"))
+    said = run(tried(call, "TypeError"), NORTHBRIDGE_HPU_SIM_RELEASE="1.19")
     assert said.startswith("refused:")
     assert "argument" in said
+
+
+@pytest.mark.parametrize("release", ["1.19", "1.22"])
+def test_lightnings_own_cpu_run_makes_its_group(run: Callable[..., str], release: str) -> None:
+    """Lightning passes device_id=None there, which 1.19 does not have; 1.22 drops it."""
+    said = run(
+        """
+        from lightning.fabric import Fabric
+        fabric = Fabric(accelerator="cpu", devices=1, strategy="ddp")
+        fabric.launch()
+        print(torch.distributed.get_backend(), fabric.all_reduce(torch.ones(1)).item())
+        torch.distributed.destroy_process_group()
+        """,
+        NORTHBRIDGE_HPU_SIM_RELEASE=release,
+    )
+    assert said.endswith("gloo 1.0\n")
+
+
+def test_a_device_is_dropped_by_newer_releases(run: Callable[..., str]) -> None:
+    said = run(
+        """
+        import torch.distributed as dist
+        dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore(), device_id=torch.device("hpu", 0))
+        print(dist.group.WORLD.bound_device_id)
+        """
+    )
+    assert said == "None\n"
 
 
 def test_groups_are_made_with_the_old_parameters(on_ranks: OnRanks) -> None:

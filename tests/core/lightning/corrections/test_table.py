@@ -244,6 +244,11 @@ def test_nothing_is_replaced_but_what_the_table_names(by_hand: Any) -> None:
             for function in ("_collect_rng_states", "_set_rng_states")
         ),
         *(
+            (f"{namespace}.strategies.{strategy}", "_init_dist_connection")
+            for namespace in ("lightning_fabric", "pytorch_lightning")
+            for strategy in ("ddp", "fsdp", "model_parallel")
+        ),
+        *(
             (f"pytorch_lightning.{module}", function)
             for module in ("utilities.memory", "tuner.batch_size_scaling")
             for function in ("is_oom_error", "garbage_collection_cuda")

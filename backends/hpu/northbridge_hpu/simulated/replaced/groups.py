@@ -1,4 +1,7 @@
-"""Process groups: the parameters of an older torch, and a destruction that waits for every rank."""
+"""Process groups: the parameters of an older torch, and a destruction that waits for every rank.
+
+Release 1.22 has one parameter more, ``device_id``, and makes nothing of it: see ``contract.toml``.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from northbridge_hpu.simulated.record import put
+from northbridge_hpu.simulated.settings import HPUSimSettings
 
 _LIBRARY = "hccl"
 _TIMEOUT = timedelta(seconds=1800)
@@ -23,7 +27,8 @@ _default_device = distributed_c10d._get_pg_default_device
 
 def replace() -> None:
     """Replace the functions that create process groups; ``torch.distributed.distributed_c10d`` keeps its own."""
-    put("torch.distributed.init_process_group", init_process_group)
+    is_old = HPUSimSettings.read().release == "1.19"
+    put("torch.distributed.init_process_group", init_process_group if is_old else init_with_device_id)
     put("torch.distributed.new_group", new_group)
     put("torch.distributed.distributed_c10d._get_pg_default_device", _get_pg_default_device)
 
@@ -50,6 +55,21 @@ def init_process_group(
         pg_options=pg_options,
     )
     _wait_for_all_at_the_end(distributed_c10d._get_default_group())
+
+
+def init_with_device_id(
+    backend: str,
+    init_method: str | None = None,
+    timeout: timedelta = _TIMEOUT,
+    world_size: int = -1,
+    rank: int = -1,
+    store: distributed_c10d.Store | None = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: torch.device | None = None,  # noqa: ARG001 - the vendor's parameter
+) -> None:
+    """Start the default process group, bound to no device."""
+    init_process_group(backend, init_method, timeout, world_size, rank, store, group_name, pg_options)
 
 
 def new_group(
