@@ -93,7 +93,7 @@ matrix: setup ## train on every Lightning release that is supported; writes docs
 	@$(RUN)/python -m tests.matrix
 
 compat: setup ## run the chip's tests with another torch: TORCH=2.15.0; writes docs/compat.md
-	@echo "make compat: an environment apart in .compat, 6 GB where torch brings CUDA's libraries, then about 25 minutes on 2 cores"
+	@echo "make compat: an environment apart in .compat, 6 GB where torch brings CUDA's libraries, then about 50 minutes on 2 cores"
 	@$(RUN)/python -m tests.compat $(TORCH)
 
 clean: ## remove the environments and what the tools left

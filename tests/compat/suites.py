@@ -20,7 +20,7 @@ JOB = ("tests/backends/simulated/test_conformance.py",)
 """The main job of a vendor's simulated chip: its proof up to C4, with trainings on one device and on several."""
 
 WITH_OWN_KEY = ("hpu", "xpu")
-"""The simulated chips with a dispatch key of their own, which a torch built for another accelerator refuses."""
+"""The simulated chips with a dispatch key of their own. torch refuses them in a CUDA build, such as PyPI's."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,7 @@ class Outcome:
 
 
 def suites() -> tuple[Suite, ...]:
-    """Return the device, the collective and the main-job tests, as the files are today.
-
-    PyPI's torch is a CUDA build, which nothing else here runs on.
-    """
+    """Return the device, the collective and the main-job tests, as the files are today."""
     files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / CHIP).rglob("test_*.py"))
     jobs = [f"{CHIP}/test_conformance.py"]
     collective = [file for file in files if file not in jobs and any(word in file for word in COLLECTIVE)]
