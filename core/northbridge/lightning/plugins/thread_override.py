@@ -25,7 +25,7 @@ class ThreadOverride:
         self._mine: ContextVar[Function | None] = ContextVar(name, default=None)
         self._lock = Lock()
         self._uses = 0
-        self._former: Function = getattr(torch, name)
+        self._former: Function | None = None  # read when it is used: a vendor's import may replace it
         self._asking: Function | None = None
 
     @property
@@ -38,7 +38,7 @@ class ThreadOverride:
         """The function of threads without a replacement."""
         with self._lock:
             found: Function = getattr(torch, self._name)
-            return self._former if found is self._asking else found
+            return self._former if self._former is not None and found is self._asking else found
 
     @contextmanager
     def use(self, function: Function) -> Iterator[None]:
@@ -46,8 +46,8 @@ class ThreadOverride:
         token = self._mine.set(function)
         with self._lock:
             if not self._uses:
-                self._former = getattr(torch, self._name)
-                self._asking = _asking(self._mine, self._former)
+                self._former = former = getattr(torch, self._name)
+                self._asking = _asking(self._mine, former)
                 setattr(torch, self._name, self._asking)
             self._uses += 1
         try:
