@@ -200,6 +200,8 @@ def _reason_against(name: str, linear: torch.nn.Linear, skip: Skip, multiple: in
     """Return why ``linear`` is not computed in float8; empty if it is."""
     if skip(name, linear) if callable(skip) else any(_covers(pattern, name) for pattern in skip):
         return "skip="
+    if "weight" not in linear._parameters:  # by weight_norm, spectral_norm or another parametrization
+        return "its weight is computed from others"
     if type(linear) is not torch.nn.Linear and type(linear).__name__ != "FSDPLinear":  # torch's, for a sharded one
         return f"a {type(linear).__name__}, not torch.nn.Linear"
     if linear.in_features % multiple or linear.out_features % multiple:

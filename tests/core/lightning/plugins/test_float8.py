@@ -142,11 +142,14 @@ def test_layers_keep_their_parameters_and_names(build: Build) -> None:
 def test_the_log_names_layers_that_stay(build: Build, logged: list[str]) -> None:
     plugin = precision_of(build(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Precision(skip=["1"])))
 
-    plugin.convert_module(model())
+    net = model()
+    net.append(torch.nn.utils.spectral_norm(torch.nn.Linear(16, 16)))  # float8 would lose the norm
+
+    plugin.convert_module(net)
 
     assert logged[-1] == (
         "Training 1 linear layer in float8 with rounding; not in float8: 1.0 (skip=), 2 (a Own, not torch.nn.Linear),"
-        " head (16 x 10, not multiples of 16)"
+        " head (16 x 10, not multiples of 16), 4 (its weight is computed from others)"
     )
 
 
