@@ -39,6 +39,12 @@ namespace {
 
 at::Tensor alias_over(c10::Storage storage, const at::Tensor& device) {
   const auto* impl = device.unsafeGetTensorImpl();
+  TORCH_CHECK(
+      storage.nbytes() > 0 || impl->numel() == 0,
+      "a tensor of ",
+      impl->sizes(),
+      " has no memory: its storage was resized to 0 bytes. Fix: resize the storage before the tensor"
+      " is used");
   auto host = at::detail::make_tensor<c10::TensorImpl>(
       c10::TensorImpl::VIEW,
       std::move(storage),

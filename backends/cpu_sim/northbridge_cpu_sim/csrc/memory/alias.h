@@ -11,6 +11,10 @@ inline bool on_chip(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->device_type() == kDeviceType;
 }
 
+// What is said of a write to a tensor that torch._efficientzerotensor made.
+constexpr const char* kZerosWritten =
+    "a tensor of zeros without memory was written. Fix: write to its clone()";
+
 // A CPU tensor on a device tensor's memory, for the duration of a CPU kernel: autograd ignores it,
 // and its block is charged to the device only while the device tensor lives.
 at::Tensor host_alias(const at::Tensor& device);

@@ -96,6 +96,10 @@ void refuse_uncapturable(const Tensor& to, const Tensor& from, bool non_blocking
 }
 
 Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
+  TORCH_CHECK(!self._is_zerotensor(), kZerosWritten);
+  if (C10_UNLIKELY(source._is_zerotensor())) {
+    return self.zero_();
+  }
   use();
   meet_faults("aten::copy_", self, source);
   const bool to_chip = on_chip(self);

@@ -11,6 +11,7 @@
 
 #include <ATen/core/List.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <utility>
@@ -63,6 +64,10 @@ void CallTranslation::arguments_to_host(torch::jit::Stack& stack) {
         break;
     }
   }
+  if (C10_UNLIKELY(index_ < 0 && generator != nullptr && generator->isGenerator())) {
+    const auto device = generator->toGenerator().device();
+    index_ = device.type() == kDeviceType ? device.index() : index_;
+  }
   if (index_ >= 0 && on_cpu_) {
     see_device(c10::kCPU, *on_cpu_);
   }
@@ -110,6 +115,10 @@ Tensor CallTranslation::to_host(const Tensor& tensor, const Argument& argument) 
     return tensor;
   }
   see_device(tensor.device(), argument);
+  if (C10_UNLIKELY(tensor._is_zerotensor())) { // it has no memory
+    TORCH_CHECK(!argument.written, kZerosWritten);
+    return at::zeros(tensor.sizes(), tensor.options().device(c10::kCPU));
+  }
   // Attention chooses another path if query, key and value are one. Lists are too long to search.
   const auto* same = argument.kind == Kind::tensors
       ? passed_.end()

@@ -20,6 +20,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/convolution_ops.h>
+#include <ATen/ops/copy_native.h>
+#include <ATen/ops/copy_sparse_to_sparse_native.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
@@ -271,12 +273,19 @@ void unregistered_sparse(const OperatorHandle& op, c10::DispatchKeySet, Stack* s
 }
 
 // Torch composes these of others, but requires CPU tensors for that: for oneDNN's algorithms, for a
-// LAPACK driver, or for a kernel table without other devices.
+// LAPACK driver, for a kernel table without other devices, or for the CPU's own function.
+// addr_ checks its shape only where it is given one variable of C++ twice.
 bool asks_for_cpu(std::string_view name, std::string_view overload) {
   constexpr std::pair<std::string_view, std::string_view> asking[] = {
+      {"_batch_norm_no_update", ""},
+      {"addr_", ""},
       {"convolution_backward", ""},
       {"conj_physical_", ""},
+      {"kaiser_window", ""},
+      {"kaiser_window", "beta"},
+      {"kaiser_window", "periodic"},
       {"linalg_lstsq", ""},
+      {"mkldnn_convolution", ""},
       {"mode", "values"}};
   return std::find(std::begin(asking), std::end(asking), std::pair(name, overload)) !=
       std::end(asking);
@@ -319,7 +328,8 @@ void register_fallbacks() {
         }
       }
     }
-    if (op->hasKernelForDispatchKey(c10::DispatchKey::SparseCPU)) {
+    if (op->hasKernelForDispatchKey(c10::DispatchKey::SparseCPU) &&
+        !op->hasKernelForDispatchKey(kSparseKey)) {
       give<OperatorFallback<true>>(sparse, *op);
     }
   }
@@ -331,6 +341,11 @@ TORCH_LIBRARY_IMPL(_, CHIP_KEY, m) {
 
 TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
   m.impl("_convolution", traced_convolution);
+}
+
+TORCH_LIBRARY_IMPL(aten, CHIP_SPARSE_KEY, m) {
+  m.impl("copy_", at::native::copy_sparse_wrapper_); // from other devices too
+  m.impl("copy_sparse_to_sparse_", at::native::copy_sparse_);
 }
 
 TORCH_LIBRARY_IMPL(_, CHIP_SPARSE_KEY, m) {

@@ -19,6 +19,7 @@
 #include <ATen/ops/native_dropout_backward.h>
 #include <ATen/ops/native_dropout_native.h>
 #include <ATen/ops/resize_native.h>
+#include <ATen/ops/result_type.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
@@ -172,6 +173,11 @@ Tensor& set_nothing(Tensor& self) {
   return at::native::set_storage_cpu_(self, std::move(nothing), 0, {0}, {});
 }
 
+// Torch's shares the memory until it is written, which only its own allocators support.
+Tensor lazy_clone(const Tensor& self) {
+  return self.clone();
+}
+
 // The same bytes with another dtype.
 Tensor view_as(const Tensor& self, c10::ScalarType dtype) {
   check_dtype(dtype);
@@ -198,6 +204,11 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, optiona
   if (input.numel() == 0 || !train.value_or(true)) {
     return at::native::native_dropout_cpu(input, p, train);
   }
+  TORCH_CHECK(
+      at::canCast(at::result_type(input, 1.0), input.scalar_type()),
+      "dropout scales by a fraction, which a tensor of ",
+      input.scalar_type(),
+      " cannot hold. Fix: make it floating-point first");
   const double kept = 1 - p;
   auto mask = at::empty_like(input, input.options().dtype(at::kBool)).bernoulli_(kept);
   auto output = at::native_dropout_backward(input, mask, kept == 0 ? 0 : 1 / kept);
@@ -216,6 +227,7 @@ TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
   m.impl("set_.source_Tensor", at::native::set_tensor_);
   m.impl("set_.source_Storage", set_storage);
   m.impl("set_.source_Storage_storage_offset", set_storage_at);
+  m.impl("_lazy_clone", lazy_clone);
   m.impl("record_stream", record_stream);
   m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
 

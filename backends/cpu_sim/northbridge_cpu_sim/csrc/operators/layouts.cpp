@@ -4,6 +4,12 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <ATen/ops/_nnz_native.h>
+#include <ATen/ops/ccol_indices_native.h>
+#include <ATen/ops/col_indices_native.h>
+#include <ATen/ops/crow_indices_native.h>
+#include <ATen/ops/row_indices_native.h>
+#include <ATen/ops/values_native.h>
 #include <torch/library.h>
 
 namespace chip {
@@ -30,7 +36,7 @@ void refuse_compressed(
 }
 
 void refuse_nested(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
-  refuse(op, "nested", "pad it by to_padded_tensor()");
+  refuse(op, "nested", "pad it by to_padded_tensor() on the CPU");
 }
 
 void refuse_quantized(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
@@ -45,6 +51,16 @@ void refuse_quantized(const c10::OperatorHandle& op, c10::DispatchKeySet, torch:
 
 TORCH_LIBRARY_IMPL(_, CHIP_COMPRESSED_KEY, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_compressed>());
+}
+
+TORCH_LIBRARY_IMPL(aten, CHIP_COMPRESSED_KEY, m) {
+  // The parts of such a tensor are dense. Torch's default for other devices denies the layout.
+  m.impl("_nnz", at::native::_nnz_sparse_csr);
+  m.impl("ccol_indices", at::native::ccol_indices_sparse_csr);
+  m.impl("col_indices", at::native::col_indices_sparse_csr);
+  m.impl("crow_indices", at::native::crow_indices_sparse_csr);
+  m.impl("row_indices", at::native::row_indices_sparse_csr);
+  m.impl("values", at::native::values_sparse_csr);
 }
 
 TORCH_LIBRARY_IMPL(_, CHIP_NESTED_KEY, m) {

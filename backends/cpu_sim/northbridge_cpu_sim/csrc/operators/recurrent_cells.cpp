@@ -14,6 +14,9 @@
 #include <ATen/ops/tanh.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <initializer_list>
+
 namespace chip {
 namespace {
 
@@ -24,12 +27,40 @@ Tensor with_bias(const Tensor& gates, const optional<Tensor>& bias) {
   return bias && bias->defined() ? gates + *bias : gates;
 }
 
+void check_gates(
+    int64_t factor,
+    const Tensor& input_gates,
+    const Tensor& hidden_gates,
+    const Tensor& state,
+    std::initializer_list<optional<Tensor>> biases) {
+  const auto fits = [&](const optional<Tensor>& bias) {
+    return !bias || !bias->defined() || (bias->dim() == 1 && bias->size(0) == input_gates.size(1));
+  };
+  TORCH_CHECK(
+      input_gates.dim() == 2 && hidden_gates.sizes() == input_gates.sizes() && state.dim() == 2 &&
+          state.size(0) == input_gates.size(0) &&
+          factor * state.size(1) == input_gates.size(1) &&
+          std::all_of(biases.begin(), biases.end(), fits),
+      "gates of ",
+      input_gates.sizes(),
+      " and ",
+      hidden_gates.sizes(),
+      " do not fit a state of ",
+      state.sizes(),
+      ", or a bias does not fit them. Fix: give gates of [batch, ",
+      factor,
+      " * size], a state of [batch, size] and biases of [",
+      factor,
+      " * size]");
+}
+
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(
     const Tensor& input_gates,
     const Tensor& hidden_gates,
     const Tensor& cell,
     const optional<Tensor>& input_bias,
     const optional<Tensor>& hidden_bias) {
+  check_gates(4, input_gates, hidden_gates, cell, {input_bias, hidden_bias});
   const auto gates = with_bias(hidden_gates, hidden_bias) + with_bias(input_gates, input_bias);
   const auto parts = gates.unsafe_chunk(4, 1);
   const auto input = at::sigmoid(parts[0]);
@@ -48,6 +79,7 @@ std::tuple<Tensor, Tensor> gru_cell(
     const Tensor& hidden,
     const optional<Tensor>& input_bias,
     const optional<Tensor>& hidden_bias) {
+  check_gates(3, input_gates, hidden_gates, hidden, {input_bias, hidden_bias});
   const auto from_input = with_bias(input_gates, input_bias).unsafe_chunk(3, 1);
   const auto from_hidden = with_bias(hidden_gates, hidden_bias).unsafe_chunk(3, 1);
   const auto reset = at::sigmoid(from_hidden[0] + from_input[0]);

@@ -179,6 +179,82 @@ def test_recurrent_dropout_uses_the_chips_generator(chip: ModuleType) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def norm_without_update(device: str) -> Tensor:
+    x, zeros, ones = (tensor.to(device) for tensor in (torch.arange(6.0).view(2, 3), torch.zeros(3), torch.ones(3)))
+    normalized: Tensor = torch.ops.aten._batch_norm_no_update(x, None, None, zeros, ones, 0.1, 1e-5)[0]
+    return normalized
+
+
+CORNERS: dict[str, Callable[[str], Tensor]] = {
+    "kaiser": lambda device: torch.kaiser_window(9, device=device),
+    "kaiser, symmetric": lambda device: torch.kaiser_window(9, False, device=device),
+    "kaiser, beta": lambda device: torch.kaiser_window(9, True, 5.0, device=device),
+    "norm without update": norm_without_update,
+    "oneDNN": lambda device: torch.ops.aten.mkldnn_convolution(
+        torch.ones(1, 2, 4, 4, device=device), torch.ones(2, 2, 2, 2, device=device), None, [0, 0], [1, 1], [1, 1], 1
+    ),
+    "zeros, out=": lambda device: torch.ops.aten._efficientzerotensor.out([3], out=torch.ones(3, device=device)),
+    "zeros, dot": lambda device: torch.dot(
+        torch._efficientzerotensor([3], device=device), torch.ones(3, device=device)
+    ),
+    "lazy clone": lambda device: torch._lazy_clone(torch.ones(3, device=device)).add_(1),
+    "sparse copy": lambda device: (
+        torch.sparse_coo_tensor(size=(3, 3), device=device).copy_(torch.eye(3).to_sparse()).to_dense()
+    ),
+    "compressed rows": lambda device: torch.eye(3).to_sparse_csr().to(device).crow_indices(),
+    "compressed values": lambda device: torch.eye(3).to_sparse_csc().to(device).values(),
+}
+"""Operators of torch that build on kernels of one device, or on memory that it allocates."""
+
+
+@pytest.mark.filterwarnings("ignore:Sparse C.. tensor support is in beta", "ignore:Sparse invariant checks")
+@pytest.mark.parametrize("name", CORNERS)
+def test_operators_of_one_device_are_the_cpus(chip: ModuleType, name: str) -> None:
+    found = CORNERS[name]("cpu_sim:1")
+
+    assert found.device == torch.device("cpu_sim:1")
+    assert torch.equal(found.cpu(), CORNERS[name]("cpu"))
+
+
+def freed() -> Tensor:
+    tensor = torch.ones(3, device="cpu_sim")
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: torch.ops.aten._thnn_fused_lstm_cell(*torch.ones(3, 2, 4, device="cpu_sim")),
+            r"gates of \[2, 4\] and \[2, 4\] do not fit a state of \[2, 4\].*Fix: give gates of \[batch, 4 \* size\]",
+        ),
+        (
+            lambda: torch.ops.aten._thnn_fused_gru_cell(*torch.ones(3, 2, 4, device="cpu_sim")),
+            r"gates of .* do not fit .*Fix: give gates of \[batch, 3 \* size\]",
+        ),
+        (lambda: freed().cpu(), r"a tensor of \[3\] has no memory: .*Fix: resize the storage before"),
+        (lambda: freed() + 1, r"a tensor of \[3\] has no memory: .*Fix: resize the storage before"),
+        (
+            lambda: torch._efficientzerotensor([3], device="cpu_sim").copy_(torch.ones(3, device="cpu_sim")),
+            r"a tensor of zeros without memory was written. Fix: write to its clone\(\)",
+        ),
+        (
+            lambda: torch.ones(3).bernoulli_(generator=torch.Generator("cpu_sim:1")),
+            r"found at least two devices, cpu_sim:1 and cpu! \(when checking argument self",
+        ),
+        (
+            lambda: torch.native_dropout(torch.ones(3, device="cpu_sim").bool(), 0.5, True),
+            r"dropout scales by a fraction, which a tensor of Bool cannot hold. Fix: make it floating-point first",
+        ),
+    ],
+    ids=["LSTM", "GRU", "freed, read", "freed, computed", "zeros written", "generator", "dropout"],
+)
+def test_what_would_touch_foreign_memory_is_refused(chip: ModuleType, call: Callable[[], object], said: str) -> None:
+    with pytest.raises(RuntimeError, match=said):
+        call()
+
+
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta", "ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize(
     ("compute", "said"),
