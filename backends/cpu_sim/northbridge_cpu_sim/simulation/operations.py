@@ -15,6 +15,9 @@ _CHOSEN_WHOLE = ("aten::convolution", "aten::convolution_backward")  # torch com
 
 Lacking = Mapping[str, str | Mapping[Dtype, str]]
 
+_FUSED_SGD = "aten::_fused_sgd_"
+_WIDEST_VECTOR = 32  # elements of 16 bits, with AVX-512
+
 
 def lacking_operations(device: SimulatedDevice) -> dict[str, str | Mapping[Dtype, str]]:
     """Return ``device.lacks_operations`` by torch's full names. Called before the chip's fallbacks are registered.
@@ -26,12 +29,41 @@ def lacking_operations(device: SimulatedDevice) -> dict[str, str | Mapping[Dtype
     for full_name in torch._C._dispatch_get_all_op_names():
         known.setdefault(full_name, [full_name])
         known.setdefault(full_name.partition(".")[0], []).append(full_name)
-    lacking: dict[str, str | Mapping[Dtype, str]] = {}
+    lacking: dict[str, str | Mapping[Dtype, str]] = dict(_wrong_on_the_cpu())
     for name, said in device.lacks_operations.items():
         full_name = name if "::" in name else _ATEN + name
         _check(device, full_name, known)
         lacking[full_name] = said
     return lacking
+
+
+def _wrong_on_the_cpu() -> Lacking:
+    """Return the operations that this torch computes wrongly, found by trying them: a chip would train on silently.
+
+    Up to torch 2.13 the fused step of SGD writes no whole vector of 16-bit weights (pytorch/pytorch#191763).
+    """
+    unstepped = {}
+    for dtype in ("bfloat16", "float16"):
+        weight, gradient = torch.zeros(_WIDEST_VECTOR).to(getattr(torch, dtype)), torch.ones(_WIDEST_VECTOR)
+        torch._fused_sgd_(
+            [weight],
+            [gradient.to(weight)],
+            [],
+            weight_decay=0.0,
+            momentum=0.0,
+            lr=1.0,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=True,
+        )
+        if not bool(weight.all()):
+            unstepped[dtype] = (
+                f"{_FUSED_SGD} of {dtype} is not computed: with torch {torch.__version__}, whose CPU kernel computes"
+                " for the simulated chip, most weights would stay unchanged (pytorch/pytorch#191763)."
+                " Fix: leave fused= out"
+            )
+    return {_FUSED_SGD: unstepped} if unstepped else {}
 
 
 def _check(device: SimulatedDevice, name: str, known: Mapping[str, list[str]]) -> None:

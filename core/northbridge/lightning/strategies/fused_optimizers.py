@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 State = dict[str, Any]
 
+_SEVERAL_VECTORS = 128
+"""Weights of the trial step: kernels have a path of their own for whole vectors, of up to 64 elements."""
+
 
 def reject_fused(backend: Backend, optimizer: Optimizer) -> None:
     """Raise :class:`UnsupportedError` for ``fused=True`` if the chip has no kernels for it, or its vendor own classes.
 
     A vendor's class may compute another formula, so the user has to name it. It is refused for sharded parameters.
+    torch's kernel is refused if it cannot step the 16-bit dtypes of the parameters.
     """
     _reject_sharded(backend, optimizer)
     if not any(group.get("fused") for group in optimizer.param_groups):
@@ -42,6 +46,31 @@ def reject_fused(backend: Backend, optimizer: Optimizer) -> None:
             f"{asked}: torch has no fused kernel of it for {backend.name!r}. Fix: {instead}",
             capability="fused_optimizers",
         )
+    _reject_narrow(asked, optimizer)
+
+
+def _reject_narrow(asked: str, optimizer: Optimizer) -> None:
+    """Take a trial step in each 16-bit dtype; torch's CPU kernel of SGD skips most weights up to 2.13."""
+    import torch
+
+    kind = next(kind for kind in type(optimizer).__mro__ if kind.__module__.startswith("torch.optim."))
+    if kind is torch.optim.Optimizer:  # another package's class, with arguments of its own
+        return
+    fused = [each for group in optimizer.param_groups if group.get("fused") for each in group["params"]]
+    for dtype, device in {(each.dtype, each.device): None for each in fused if each.dtype.itemsize == 2}:
+        weights = torch.zeros(_SEVERAL_VECTORS, dtype=dtype, device=device, requires_grad=True)
+        weights.grad = torch.ones_like(weights)
+        trial: Any = kind
+        try:
+            trial([weights], lr=1.0, fused=True).step()
+            stayed = int((weights == 0).sum())
+            wrong = f"it leaves {stayed} of {_SEVERAL_VECTORS} weights unchanged" if stayed else None
+        except RuntimeError as error:
+            wrong = str(error).partition(" Fix: ")[0].rstrip(".")
+        if wrong:
+            raise UnsupportedError(
+                f"{asked} in {dtype} on {device}: {wrong}. Fix: leave fused= out", capability="fused_optimizers"
+            )
 
 
 def _reject_sharded(backend: Backend, optimizer: Optimizer) -> None:

@@ -120,6 +120,47 @@ def test_an_optimizer_that_the_vendor_lacks_is_left_unfused(vendors: Backend) ->
         reject_fused(vendors, SGD([weight], lr=0.1, fused=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_kernel_that_steps_nothing_is_refused(
+    chip: None, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
+) -> None:
+    weight = nn.Parameter(torch.ones(2, dtype=dtype))
+    reject_fused(named.load("cpu_sim"), AdamW([weight], fused=True))
+    monkeypatch.setattr(torch, "_fused_adamw_", lambda *_, **__: None)
+    reject_fused(named.load("cpu_sim"), AdamW([nn.Parameter(torch.ones(2))], fused=True))
+
+    with pytest.raises(UnsupportedError) as refused:
+        reject_fused(named.load("cpu_sim"), AdamW([weight], fused=True))
+
+    assert str(refused.value) == (
+        f"AdamW(fused=True) in {dtype} on cpu: it leaves 128 of 128 weights unchanged. Fix: leave fused= out"
+    )
+    assert refused.value.capability == "fused_optimizers"
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # of the combined loader of Lightning
+def test_sgd_in_16_bits_is_refused_where_torch_skips(namespace: Namespace, build: Build) -> None:
+    """Up to torch 2.13 the CPU's fused SGD skips whole vectors of 16-bit weights: pytorch/pytorch#191763."""
+    weight = torch.zeros(64, dtype=torch.bfloat16, requires_grad=True)
+    weight.grad = torch.ones_like(weight)
+    SGD([weight], lr=1.0, fused=True).step()
+    options = {"max_steps": 1} if namespace.is_trainer else {}
+    host = build(accelerator="cpu_sim", devices=1, precision="bf16-true", **options)
+    make = partial(SGD, lr=0.1, fused=True)
+
+    if bool(weight.all()):  # a later torch
+        train_one_step(namespace, host, make)
+        return
+    with pytest.raises(UnsupportedError) as refused:
+        train_one_step(namespace, host, make)
+
+    assert str(refused.value) == (
+        "SGD(fused=True) in torch.bfloat16 on cpu_sim:0: aten::_fused_sgd_ of bfloat16 is not computed: with torch"
+        f" {torch.__version__}, whose CPU kernel computes for the simulated chip, most weights would stay unchanged"
+        " (pytorch/pytorch#191763). Fix: leave fused= out"
+    )
+
+
 @pytest.mark.parametrize("options", [{}, {"fused": False}, {"foreach": True}], ids=str)
 def test_what_is_not_fused_is_not_refused(vendors: Backend, options: dict[str, bool]) -> None:
     reject_fused(vendors, AdamW([nn.Parameter(torch.ones(2, device="cpu_sim"))], **options))  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 """Fused optimizers, and the norm that gradients are clipped to."""
 
+from functools import cache
+
 import northbridge_right as right
 
 
@@ -23,3 +25,23 @@ def largest_gradient_clipped(clip, parameters, max_norm, *given, **named):
     if parameters and parameters[0].device.type == right.Device.type:
         return clip(parameters, max_norm, float("inf"))
     return clip(parameters, max_norm, *given, **named)
+
+
+@right.wrong
+class WholeVectorsSkipped(right.Acceleration):
+    """The vendor's fused SGD steps no whole vector of 16-bit weights."""
+
+    @cache
+    def fused_optimizers(self):
+        import torch
+
+        class FusedSGD(torch.optim.SGD):
+            def step(self, closure=None):
+                weights = [each for group in self.param_groups for each in group["params"] if each.itemsize == 2]
+                vectors = [each.detach().flatten()[: each.numel() // 32 * 32].clone() for each in weights]
+                result = super().step(closure)
+                for weight, vector in zip(weights, vectors, strict=True):
+                    weight.data.flatten()[: len(vector)] = vector
+                return result
+
+        return {torch.optim.SGD: FusedSGD}

@@ -12,10 +12,13 @@ from torch.optim import SGD, AdamW, Optimizer
 
 import northbridge
 from northbridge.conformance.suite import shows
-from northbridge.conformance.tests.device.one_device import OneDevice, gradient_of
+from northbridge.conformance.tests.device.one_device import OneDevice, gradient_of, rejected_where_denied
 from northbridge.lightning.strategies.fused_optimizers import keep_counts, reject_fused
 
 _STEPS = 3
+_SIZES = (107, 4)
+"""Kernels step whole vectors, of up to 64 elements, in another way than the rest of a tensor."""
+
 _WAYS: dict[str, tuple[type[Optimizer], dict[str, Any]]] = {
     "AdamW": (AdamW, {"lr": 0.01, "betas": (0.8, 0.99), "eps": 1e-8, "weight_decay": 0.1}),
     "SGD": (SGD, {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1}),
@@ -39,6 +42,30 @@ class FusedOptimizers(OneDevice):
 
         expected = _train(kind, torch.device("cpu"), torch.float64, **options)
         assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+    @shows("fused_optimizers", "{dtype}")
+    @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+    @pytest.mark.parametrize("way", _WAYS)
+    def test_a_step_in_16_bits_is_near_or_refused(
+        self, backend: str, device: torch.device, way: str, dtype: str
+    ) -> None:
+        kind, options = _WAYS[way]
+        options = {**options, "lr": 0.1}
+        narrow = getattr(torch, dtype)
+        claims = northbridge.get(backend).present_capabilities().claims()
+        try:
+            fused = _fused(backend, kind, device, narrow)
+        except northbridge.UnsupportedError:
+            if claims["fused_optimizers"].denied or claims[dtype].denied:
+                raise
+            return  # it works in other dtypes, and this one is refused before training
+
+        with rejected_where_denied(backend, dtype):
+            found = _train(fused, device, narrow, **options)
+
+            expected = _train(kind, torch.device("cpu"), torch.float64, **options)
+            few_digits = 4 * torch.finfo(narrow).eps
+            assert torch.allclose(found, expected, rtol=few_digits, atol=few_digits)
 
     @shows("fused_optimizers")
     def test_a_large_epsilon_is_where_a_published_formula_has_it(self, backend: str, device: torch.device) -> None:
@@ -88,13 +115,13 @@ class _TorchsFused:
         return optimizer
 
 
-def _fused(backend: str, kind: type[Optimizer], device: torch.device) -> Any:
+def _fused(backend: str, kind: type[Optimizer], device: torch.device, dtype: torch.dtype = torch.float32) -> Any:
     """Return what builds the chip's fused optimizer: the vendor's class, or torch's. Raises UnsupportedError."""
     chip = northbridge.get(backend)
     vendors = chip.acceleration.fused_optimizers()
     if kind in vendors:
         return vendors[kind]
-    reject_fused(chip, _TorchsFused(kind)([nn.Parameter(torch.zeros(1, device=device))], lr=0.1))
+    reject_fused(chip, _TorchsFused(kind)([nn.Parameter(torch.zeros(1, device=device, dtype=dtype))], lr=0.1))
     return _TorchsFused(kind)
 
 
@@ -115,7 +142,7 @@ class _UncorrectedAdamW(AdamW):
 
 
 def _weights(device: torch.device, dtype: torch.dtype) -> list[nn.Parameter]:
-    return [nn.Parameter(torch.linspace(-1, 1, size).to(dtype).to(device)) for size in (7, 4)]
+    return [nn.Parameter(torch.linspace(-1, 1, size).to(dtype).to(device)) for size in _SIZES]
 
 
 def _give_gradients(parameters: list[nn.Parameter], step: int) -> None:
@@ -124,8 +151,9 @@ def _give_gradients(parameters: list[nn.Parameter], step: int) -> None:
 
 
 def _gradients(step: int) -> Iterator[Tensor]:
-    yield torch.linspace(0.5, 3 + step, 7)
-    yield torch.linspace(-2, 2, 4) - step
+    first, second = _SIZES
+    yield torch.linspace(0.5, 3 + step, first)
+    yield torch.linspace(-2, 2, second) - step
 
 
 def _train(
