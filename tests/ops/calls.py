@@ -22,7 +22,13 @@ DEVICE = f"{CHIP}:1" if CHIP == "cpu_sim" else CHIP
 """Not the first, where a process has several: what forgets its device makes tensors on the first."""
 
 SEED = 7
-REFUSAL = re.compile(r"NotImplementedError: aten::\S+ .*cpu_sim.*(to the CPU first|has no kernel for it)")
+REFUSAL = re.compile(
+    r"NotImplementedError: aten::\S+ .*cpu_sim.*(to the CPU first|has no kernel for it)"
+    r"|RuntimeError: aten::\S+ of \S+ is not computed"
+)
+RAW = re.compile("INTERNAL ASSERT|CPU Backend")
+"""What torch says where a kernel is given a device that it was not written for."""
+
 MOST_SAMPLES = 60
 """Of more, so many are taken, evenly."""
 
@@ -72,13 +78,19 @@ def compare_call(
     """Run ``function(*args, **kwargs)`` of ``arguments``, which are on the CPU, in both places, and add to ``outcome``.
 
     Returns what the CPU gave, so that the caller can make the next call of it. What has no tensor, generator or device
-    among its arguments has no place on the chip.
+    among its arguments has no place on the chip. What the CPU refuses, the chip refuses too, and in words for users.
     """
-    cpu = _call(function, arguments, "cpu", backward)
-    if cpu.error is not None or not any(map(is_carried, pytree.tree_leaves(arguments))):
+    cpu = call_on("cpu", function, arguments, backward=backward)
+    if not any(map(is_carried, pytree.tree_leaves(arguments))):
+        return cpu
+    chip = call_on(DEVICE, function, arguments, backward=backward)
+    if cpu.error is not None:
+        if chip.error is None:
+            outcome.fail(f"{what}: computes what the CPU refuses: {cpu.error}")
+        elif RAW.search(chip.error) and not RAW.search(cpu.error):
+            outcome.fail(f"{what}: raises {chip.error}")
         return cpu
     outcome.calls += 1
-    chip = _call(function, arguments, DEVICE, backward)
     if chip.error is not None:
         outcome.fail(f"{what}: raises {chip.error}")
         return cpu
@@ -96,7 +108,8 @@ def compare_call(
     return cpu
 
 
-def _call(function: Callable[..., Any], arguments: Any, device: str, backward: bool) -> Called:
+def call_on(device: str, function: Callable[..., Any], arguments: Any, *, backward: bool) -> Called:
+    """Return what ``function`` gives with ``arguments``, carried to ``device``."""
     args, kwargs = Carrier(device).carry(arguments)
     torch.manual_seed(SEED)
     with warnings.catch_warnings():

@@ -35,14 +35,18 @@ def _of_leaves(cpu: Any, chip: Any, device: str, values: bool) -> str | None:
     if isinstance(cpu, Tensor) != isinstance(chip, Tensor):
         return f"gives {type(chip).__name__} and not {type(cpu).__name__}"
     if not isinstance(cpu, Tensor):
-        if isinstance(cpu, torch.device) or (isinstance(cpu, float) and cpu != cpu):
+        if isinstance(cpu, (torch.device, torch.Generator)) or (isinstance(cpu, float) and cpu != cpu):
             return None
         return None if not values or cpu == chip else f"gives {chip!r} and not {cpu!r}"
     if chip.device.type != torch.device(device).type:
         return f"gives a tensor on {chip.device}"
-    for what in ("dtype", "layout", "shape", "requires_grad", "is_nested", "is_quantized"):
+    for what in ("is_nested", "dtype", "layout", "shape", "requires_grad", "is_quantized"):
+        if what == "shape" and cpu.is_nested:
+            continue  # it has none
         if getattr(cpu, what) != getattr(chip, what):
             return f"gives {what} {getattr(chip, what)} and not {getattr(cpu, what)}"
+    if cpu.is_nested:  # the chip holds such a tensor, and no more
+        chip = chip.cpu()
     return _of_tensors(cpu.detach(), chip.detach(), values)
 
 
@@ -59,6 +63,8 @@ def _of_tensors(cpu: Tensor, chip: Tensor, values: bool) -> str | None:
         for what in ("stride", "storage_offset", "is_conj", "is_neg"):
             if getattr(cpu, what)() != getattr(chip, what)():
                 return f"gives {what} {getattr(chip, what)()} and not {getattr(cpu, what)()}"
+        if cpu.is_neg():  # of any dtype, though only numbers can be negated
+            cpu, chip = torch._neg_view(cpu), torch._neg_view(chip)
     return _of_values(cpu, chip.cpu()) if values else None
 
 

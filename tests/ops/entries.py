@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["operator", "layer", "optimizer", "trace", "export"]
+Kind = Literal["operator", "overload", "layer", "optimizer", "trace", "export"]
 
 DTYPES = ("float32", "bfloat16", "float16", "int64", "bool", "complex64")
 ROOT = Path(__file__).parents[2]
@@ -49,9 +49,10 @@ def read_entries() -> list[Entry]:
 
 
 def _list() -> None:
-    from tests.ops import layers, operators, optimizers, traces
+    from tests.ops import layers, operators, optimizers, overloads, traces
 
     entries = [("operator", name, dtype) for name, dtype in operators.listed(DTYPES)]
+    entries += [("overload", name, dtype) for name, dtype in overloads.listed()]
     entries += [("layer", name, dtype) for name, dtype in layers.listed(DTYPES)]
     entries += [("optimizer", name, dtype) for name, dtype in optimizers.listed(DTYPES)]
     entries += [("trace", name, dtype) for name, dtype in traces.listed_traces(DTYPES)]

@@ -44,7 +44,7 @@ def run_entries(
 ) -> list[Finished]:
     """Run ``entries`` in so many processes of ``environ``, and tell ``report`` of each when it has ended."""
     waiting: queue.SimpleQueue[Entry] = queue.SimpleQueue()
-    for entry in entries:
+    for entry in sorted(entries, key=lambda entry: entry.kind != "overload"):  # they need a process without a chip
         waiting.put(entry)
     finished: list[Finished] = []
     reporting = threading.Lock()

@@ -8,7 +8,7 @@ from tests.ops.pool import Finished, run_entries
 from tests.ops.verdict import complaints
 
 PROCESSES = 2
-KINDS = ("operator", "layer", "optimizer")
+KINDS = ("operator", "overload", "layer", "optimizer")
 LAYER = Entry("layer", "nn.LSTM", "float32")
 
 
@@ -33,6 +33,14 @@ def test_layers_and_optimizers_give_the_cpus_results_to_the_bit(tenth: list[Fini
     chosen = [done for done in tenth if done.entry.kind == kind]
 
     assert sum(done.calls for done in chosen) > 20
+    assert complaints(chosen) == []
+
+
+@pytest.mark.timeout(900)
+def test_overloads_equal_the_cpu_or_both_refuse(tenth: list[Finished]) -> None:
+    chosen = [done for done in tenth if done.entry.kind == "overload"]
+
+    assert sum(done.calls for done in chosen) > 600
     assert complaints(chosen) == []
 
 

@@ -119,3 +119,48 @@ def test_a_process_that_crashes_or_hangs_fails_its_entry(monkeypatch: pytest.Mon
         "mul float32": False,
     }
     assert next(done.failures[0] for done in finished if done.failed).startswith(said)
+
+
+FAKES = """
+import os
+import torch
+from tests.ops import overloads, worker
+
+class Fake:
+    _schema = torch.ops.aten.relu.default._schema
+
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, x):
+        on_chip = x.device.type != "cpu"
+        if self.name == "crash" and on_chip or self.name == "crash everywhere":
+            os.kill(os.getpid(), 11)
+        if self.name == "refused" or self.name == "refused on the CPU" and not on_chip:
+            raise RuntimeError("wrong shape")
+        if self.name == "raw":
+            raise RuntimeError("false INTERNAL ASSERT FAILED" if on_chip else "wrong shape")
+        if self.name == "fresh":
+            return x + int.from_bytes(os.urandom(2), "big")
+        return x + 1 + (self.name == "wrong" and on_chip)
+
+overloads._overload = Fake
+worker.main()
+"""
+
+
+def test_a_process_that_crashes_is_a_fork_of_an_overload(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "WORKER", ("-W", "ignore", "-c", FAKES))
+    right = ("right", "refused", "crash everywhere", "fresh")
+    wrong = {
+        "crash": "4 of 4 calls fail: call 0: ended its process by SIGSEGV",
+        "raw": "4 of 0 calls fail: call 0: raises RuntimeError: false INTERNAL ASSERT FAILED",
+        "refused on the CPU": "4 of 0 calls fail: call 0: computes what the CPU refuses: RuntimeError: wrong shape",
+        "wrong": "call 0: gives",
+    }
+
+    finished = run_entries([Entry("overload", name, "drawn") for name in (*right, *wrong)], 1)
+
+    said = {line.partition(" drawn: ")[0]: line for line in complaints(finished, {})}
+    assert said.keys() == wrong.keys()
+    assert all(words in said[name] for name, words in wrong.items())
