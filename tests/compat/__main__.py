@@ -90,8 +90,8 @@ and everything else from `constraints.txt`. It compiles the simulated chip there
 - collective: simccl, point to point and sharded training, on several ranks;
 - main job: the suite that every chip must pass, and trainings with `Trainer` and `Fabric` whose weights have to equal,
   to the bit, those of Lightning's own CPU accelerator;
-- main job on hpu and on xpu: the same suite on the simulated Gaudi and Intel GPU. PyPI's torch is a CUDA build, in which
-  torch alone would refuse these two. All other tests run on the CPU build.
+- main job on hpu and on xpu: the same suite on the simulated Gaudi and Intel GPU. PyPI's torch is a CUDA build, which
+  alone would refuse these two. `.ci/run` has the CPU build.
 
 The releases below were tested; every change is tested with 2.13.0. Releases between them, and later ones that
 compile, are expected to work. The simulated chip needs Linux and torch 2.13 or later; elsewhere it raises an error
