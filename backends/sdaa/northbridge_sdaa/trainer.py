@@ -9,9 +9,9 @@ from typing import Any
 
 import northbridge
 
-# As the import of lightning-Teco did: from here on torch.device("sdaa") is a device. Without Teco's software, or beside
-# another chip in this process, the names are of use all the same, for isinstance.
-with suppress(northbridge.SoftwareMissingError, northbridge.DeviceTypeTakenError):
+# As the import of lightning-Teco did: from here on torch.device("sdaa") is a device. Without Teco's software, beside
+# another chip in this process, or switched off, the names are of use all the same, for isinstance.
+with suppress(northbridge.SoftwareMissingError, northbridge.DeviceTypeTakenError, northbridge.BackendDisabledError):
     northbridge.load("sdaa")
 
 

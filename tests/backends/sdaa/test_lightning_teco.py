@@ -56,6 +56,12 @@ def test_import_of_a_name_makes_sdaa_a_device(run: Run, imported: str) -> None:
     assert said.splitlines()[-1] == "sdaa:1 False"
 
 
+def test_names_are_there_if_the_backend_is_disabled(run: Run) -> None:
+    first = "import torch\nfrom northbridge_sdaa import SDAADDPStrategy\n"
+
+    assert run("print(SDAADDPStrategy.__name__)", first=first, NORTHBRIDGE_DISABLE="sdaa") == "SDAADDPStrategy\n"
+
+
 @pytest.mark.shows("torch.profiler.ProfilerActivity.SDAA")
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # Lightning's CombinedLoader asks torch's trees
