@@ -12,24 +12,28 @@ if TYPE_CHECKING:
 _REQUEST = "_northbridge_float8"
 """The attribute of the module, with which it is copied and pickled: the plugin of its next run."""
 
+_REPLACED = "_northbridge_replaced_precision"
+"""The attribute of a strategy: the module whose plugin it has, and the precision that it had before."""
+
 
 def request(module: torch.nn.Module, plugin: Any) -> None:
     """Let the next run of ``module`` use ``plugin``, of no namespace yet."""
-    vars(module)[_REQUEST] = plugin
+    vars(_original(module))[_REQUEST] = plugin
 
 
 def settle(module: torch.nn.Module, plugin: Any | None) -> None:
     """Forget the request of ``module``, which is set up with ``plugin``.
 
-    Raises :class:`ArgumentsError` if a Fabric sets it up with another float8 than was asked for, or without one.
+    Raises :class:`ArgumentsError` if that is another float8 than was asked for, or none.
     """
+    module = _original(module)
     asked = vars(module).get(_REQUEST)
     if asked is None:
         return
     if not _is_same(plugin, asked):
         raise ArgumentsError(
-            f"float8 was asked for {type(module).__name__}, and this Fabric does not have it. Fix: give a Fabric the"
-            " plugin that was asked: Fabric(plugins=[…])"
+            f"float8 was asked for {type(module).__name__}, and this run does not have it. Fix: give the plugin that"
+            " was asked to the Fabric or Trainer: plugins=[…]"
         )
     del vars(module)[_REQUEST]
 
@@ -40,7 +44,14 @@ def use_requested(strategy: Any) -> None:
     The Trainer was made before, or without it. Raises :class:`ArgumentsError` if it has another precision than float8,
     "32-true" and "bf16-mixed", or if float8 was asked for a part of the module.
     """
-    model, mine = strategy.lightning_module, strategy.precision_plugin
+    model = strategy.lightning_module
+    if not isinstance(vars(model).get("_modules"), dict):  # a mock of a module
+        return
+    replaced_for, before = vars(strategy).get(_REPLACED, (model, None))
+    if replaced_for is not model:
+        strategy.precision_plugin = before
+        del vars(strategy)[_REPLACED]
+    mine = strategy.precision_plugin
     found = ((name, vars(each).get(_REQUEST)) for name, each in model.named_modules())
     name, asked = next(((name, plugin) for name, plugin in found if plugin is not None), ("", None))
     if asked is None:
@@ -60,8 +71,15 @@ def use_requested(strategy: Any) -> None:
             )
         asked.__class__ = getattr(own, asked.field)
         asked.bind(strategy.backend)
+        vars(strategy).setdefault(_REPLACED, (model, mine))
         strategy.precision_plugin = asked
     del vars(model)[_REQUEST]
+
+
+def _original(module: torch.nn.Module) -> torch.nn.Module:
+    """Return the module that torch.compile has wrapped, or ``module`` itself."""
+    found: torch.nn.Module = getattr(module, "_orig_mod", module)
+    return found
 
 
 def _is_same(plugin: Any, asked: Any) -> bool:

@@ -241,6 +241,10 @@ def test_a_module_brings_its_precision_to_a_run(name: str) -> None:
         assert type(plugin) is classes(namespace).float8_precision
         assert chosen(plugin.convert_module(strategy.lightning_module)) == ["net.1.0"]
 
+        strategy.connect(import_module(name).LightningModule())
+        use_requested(strategy)
+        assert strategy.precision_plugin is not plugin  # a Trainer's next module has the precision of the Trainer
+
     mine = northbridge.Float8Precision(skip=("net.1",))
     assert asked_for(namespace, northbridge.Float8Precision(skip=["net.1"]), plugins=mine).precision_plugin is mine
 
@@ -272,8 +276,8 @@ def test_a_fabric_without_what_was_asked_refuses(own: Any) -> None:
         Fabric(accelerator="cpu_sim", devices=1, plugins=own).setup_module(net)
 
     assert str(caught.value) == (
-        "float8 was asked for Sequential, and this Fabric does not have it. Fix: give a Fabric the plugin that was"
-        " asked: Fabric(plugins=[…])"
+        "float8 was asked for Sequential, and this run does not have it. Fix: give the plugin that was asked to the"
+        " Fabric or Trainer: plugins=[…]"
     )
     assert chosen(Fabric(accelerator="cpu_sim", devices=1, plugins=asked).setup_module(net)) != []
 

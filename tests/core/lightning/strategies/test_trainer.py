@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -60,6 +61,9 @@ def test_strategy_with_unattached_model(
             {name: each.cpu() for name, each in model.state_dict().items()},
         )
     strategy.teardown()
+
+    strategy.connect(Mock(wraps=model))
+    strategy.setup_environment()
 
     assert where == ("cpu_sim" if on_the_chip else "cpu")
     assert (tmp_path / "some.ckpt").exists()
