@@ -25,7 +25,7 @@ DOWNLOAD_SECONDS = 600.0
 _EXTENSION = re.compile(r"([^/.]+)(\.[^/]+)?\.(so|pyd)$")
 _MOST_FILES = 100_000
 _MOST_BYTES = 2**22  # of one source file
-_MOST_PARSED = 2**26  # bytes of source in all: a syntax tree has about a hundred times their memory
+_MOST_PARSED = 2**24  # bytes of source in all: a syntax tree has about a hundred times their memory
 _DAMAGES = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
     *(OSError, EOFError, ValueError, OverflowError),

@@ -18,8 +18,8 @@ from typing import Any
 
 from northbridge.untrusted.files import read_file, too_large
 
-_MOST_BYTES = 1 << 30
-"""Limit for a trace, and for what is compressed in it."""
+_MOST_BYTES = 1 << 28
+"""Limit for a trace, and for what is compressed in it. As Python's objects it may be twenty times as large."""
 
 _LONGEST = 1e15
 """Limit for a duration in microseconds, 31 years: a sum of durations stays a number."""
