@@ -59,7 +59,7 @@ def reason_against_version(version: str, distributions: Iterable[str]) -> str | 
     if _is_upload(version, next(filter(None, map(_installed, distributions)), None)):
         return _warn_of(f"version {found}")
     if not OLDEST <= found < BEYOND:
-        return f"version {found} is not supported. Fix: install {OLDEST} or later, before 2.8"
+        return f"version {found} is not supported. Fix: {INSTALL}"
     return None
 
 

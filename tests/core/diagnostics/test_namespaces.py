@@ -98,7 +98,7 @@ def test_one_that_cannot_be_imported_is_broken(without_lightning: Site, tmp_path
     [
         ("2.7.9", "registered", "untested: lightning.fabric 2.7.9 (newer than 2.6.6, the newest that was", 0),
         ("2.6.2", "registered", "untested: lightning.fabric 2.6.2 (built from source, says 2.6.2; not tested. If", 0),
-        ("2.8.0", "left alone", "version 2.8.0 is not supported. Fix: install 2.4 or later, before 2.8", 1),
+        ("2.8.0", "left alone", "version 2.8.0 is not supported. Fix: pip install 'lightning>=2.4,!=2.6.2", 1),
     ],
 )
 def test_a_release_that_was_not_tested(

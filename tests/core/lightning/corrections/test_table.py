@@ -16,6 +16,7 @@ from northbridge.errors import BackendDisabledError
 from northbridge.lightning.corrections import table
 from northbridge.lightning.corrections.table import CORRECTIONS, Correction, reason_against, register
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.versions import INSTALL
 from northbridge.process_record import Entry, record
 
 Pretend = Callable[[str], None]
@@ -80,7 +81,7 @@ def test_an_unknown_lightning_is_left_alone_and_warned_of(namespace: Namespace, 
     (warning,) = caught
     assert str(warning.message) == (
         f"Northbridge leaves {namespace.name} alone; its backends cannot be used there: version"
-        f" {version} is not supported. Fix: install 2.4 or later, before 2.8"
+        f" {version} is not supported. Fix: {INSTALL}"
     )
 
 
