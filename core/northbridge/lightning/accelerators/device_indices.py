@@ -34,7 +34,14 @@ def parse_devices(devices: object, *, count: int, name: str) -> list[int]:
 
 def show_devices(devices: object) -> str:
     """Return ``devices=`` with its value, shortened, for a message."""
-    return f"devices={shorten(repr(devices))}"
+    return f"devices={_write(devices)}"
+
+
+def _write(value: object) -> str:
+    try:
+        return shorten(repr(value))
+    except ValueError:  # Python writes no number of more than 4300 digits
+        return "…"
 
 
 def names_indices(asked: object) -> bool:
@@ -73,7 +80,8 @@ def _first(number: int, *, count: int, asked: str, name: str) -> list[int]:
         raise _nonsense(asked, name)
     if number > count:
         raise DevicesError(
-            f"{asked} asks for {number} devices of {name!r}, but this machine has {_tell(count)}. Fix: ask for fewer"
+            f"{asked} asks for {_write(number)} devices of {name!r}, but this machine has {_tell(count)}. Fix: ask for"
+            " fewer"
         )
     return list(range(number))
 
@@ -81,12 +89,11 @@ def _first(number: int, *, count: int, asked: str, name: str) -> list[int]:
 def _check_indices(indices: list[int], *, count: int, asked: str, name: str) -> list[int]:
     twice = sorted(index for index, times in Counter(indices).items() if times > 1)
     if twice:
-        raise DevicesError(f"{asked} repeats device {shorten(', '.join(map(str, twice)))} of {name!r}")
+        raise DevicesError(f"{asked} repeats device {_write(twice).strip('[]')} of {name!r}")
     absent = [index for index in indices if not 0 <= index < count]
     if absent:
         raise DevicesError(
-            f"{asked} names device {shorten(', '.join(map(str, absent)))} of {name!r}, but this machine has"
-            f" {_tell(count)}"
+            f"{asked} names device {_write(absent).strip('[]')} of {name!r}, but this machine has {_tell(count)}"
         )
     return indices
 

@@ -69,6 +69,12 @@ def test_refusal_of_many_devices_is_short() -> None:
     assert len(str(refusal.value)) < 500
 
 
+@pytest.mark.parametrize("devices", [10**5000, [10**5000], [10**5000] * 2], ids=["number", "index", "twice"])
+def test_number_that_python_does_not_write(devices: int | list[int]) -> None:
+    with pytest.raises(DevicesError, match=r"^devices=… (asks for|names device|repeats device) …"):
+        parse_devices(devices, count=8, name="acme")
+
+
 @pytest.mark.parametrize("devices", [10**9, "1000000000", "1" * 5000])
 def test_no_machine_has_as_many_processes(devices: int | str) -> None:
     """Lightning's CPU accelerator would make a device for each of them."""
