@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from threading import Timer
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ ANSWER_SECONDS = 30.0
 """Time limit for the answer of a rank that has reached the store."""
 
 _REACH_SECONDS = 5.0
+_LATE_SECONDS = 2.0  # for the other answers, after two that differ: the error is to name every rank
 _READ_SECONDS = 10.0  # for the other ranks to read why rank 0 fails, before its store is gone
 _LOOK_SECONDS = 0.01
 _ROOM = "northbridge/meeting"
@@ -115,13 +117,8 @@ class _OwnMeeting(_Meeting):
         if rank == 0:
             store = _serve(world_size, patience, waits=False)
         else:
-            tell = Timer(ANSWER_SECONDS, _say_that_it_waits, (rank, patience))
-            tell.daemon = True
-            tell.start()
-            try:
+            with _saying_that_it_waits(rank, patience):
                 store, *_ = next(rendezvous("env://", rank, world_size, timeout=patience))
-            finally:
-                tell.cancel()
         super().__init__(store, patience)
         self.group_store = PrefixStore("default_pg", store)  # as torch does
 
@@ -132,7 +129,7 @@ class _OwnMeeting(_Meeting):
 
     def is_complete(self, missing: Sequence[int]) -> bool:
         """Wait some seconds until torch has counted as many connections to the store as there are ranks."""
-        from torch.distributed import DistError
+        from torch.distributed import DistStoreError
 
         if self._all:
             super().is_complete(missing)
@@ -140,9 +137,21 @@ class _OwnMeeting(_Meeting):
         try:
             _serve(self._count, min(self.patience, timedelta(seconds=_REACH_SECONDS)), waits=True)
             self._all = True
-        except DistError:
+        except DistStoreError:  # the time is over
             self._count += 1  # torch counts this connection from now on
         return self._all
+
+
+@contextmanager
+def _saying_that_it_waits(rank: int, patience: timedelta) -> Iterator[None]:
+    """Say once that this rank waits, if what happens inside the ``with`` takes long."""
+    tell = Timer(ANSWER_SECONDS, _say_that_it_waits, (rank, patience))
+    tell.daemon = True
+    tell.start()
+    try:
+        yield
+    finally:
+        tell.cancel()
 
 
 def _say_that_it_waits(rank: int, patience: timedelta) -> None:
@@ -198,7 +207,8 @@ def _ask(store: Store, rank: int, patience: timedelta) -> str:
     question = uuid4().hex
     store.set(f"{_ROOM}/question/{rank}", question)
     try:
-        store.wait([f"{_ROOM}/answer/{question}"], patience)
+        with _saying_that_it_waits(rank, patience):
+            store.wait([f"{_ROOM}/answer/{question}"], patience)
     except RuntimeError as error:
         raise CollectiveError(
             f"rank {rank} waited {patience.total_seconds():g} s for rank 0. Fix: read torchrun's output"
@@ -225,6 +235,7 @@ def _compare(meeting: _Meeting, own: str, world_size: int, node_size: int) -> No
 def _gather(meeting: _Meeting, answers: dict[int, str], world_size: int, node_size: int) -> None:
     began, limit = time.monotonic(), meeting.patience.total_seconds()
     complete_at: float | None = None
+    differ_at: float | None = None
     told = False
     missing = list(range(1, world_size))
     while missing:
@@ -232,8 +243,12 @@ def _gather(meeting: _Meeting, answers: dict[int, str], world_size: int, node_si
             complete_at = time.monotonic()
         now = time.monotonic()  # before the look: no rank is missing that has answered in time
         answers.update(_read(meeting.store, missing))
-        _reject_other_chips(answers)
         missing = [rank for rank in missing if rank not in answers]
+        if len(set(answers.values())) > 1:
+            differ_at = now if differ_at is None else differ_at
+            if not missing or now - differ_at > min(_LATE_SECONDS, limit):
+                _reject_other_chips(answers)
+            continue
         if missing and complete_at is not None and now - complete_at > min(ANSWER_SECONDS, limit):
             raise _error_of_silence(missing, min(ANSWER_SECONDS, limit), 0, answers[0])
         if missing and now - began > limit:

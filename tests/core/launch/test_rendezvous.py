@@ -79,6 +79,14 @@ def test_ranks_on_other_chips_are_named_on_each(begin: Meet, trained_on: list[st
     assert set(errors(*ranks)) == {found + FIX}
 
 
+def test_late_rank_is_named_in_the_verdict(begin: Meet) -> None:
+    """It has reached the store, and answers only after two others have."""
+    early = [begin(0, 3), begin(1, 3, "b (y)")]
+    time.sleep(0.5)
+
+    assert set(errors(*early, begin(2, 3, "b (y)"))) == {f"rank 0 trains on hpu (hccl), ranks 1, 2 on b (y){FIX}"}
+
+
 def test_other_chip_is_told_before_all_have_started(begin: Meet) -> None:
     assert set(errors(begin(0, 3), begin(1, 3, "sdaa (tccl)"))) == {
         f"rank 0 trains on hpu (hccl), rank 1 on sdaa (tccl){FIX}"
@@ -192,6 +200,22 @@ def test_each_attempt_of_torchrun_agrees_anew(begin: Meet, port: int, monkeypatc
     assert first == [f"rank 0 trains on hpu (hccl), rank 1 on sdaa (tccl){FIX}"] * 2
     assert all(stores)
     assert third == [f"rank 0 trains on hpu (hccl), rank 1 on npu (lccl){FIX}"] * 2
+    assert agent
+
+
+def test_rank_without_torchruns_rank_0_says_so(
+    begin: Meet, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its rank 0 may have another strategy, and answers no question."""
+    agent = TCPStore("127.0.0.1", port, None, True, wait_for_workers=False)
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    monkeypatch.setattr(rendezvous, "ANSWER_SECONDS", 0.1)
+
+    with caplog.at_level(logging.WARNING, "northbridge"):
+        found = errors(begin(1, 2, timeout=timedelta(seconds=1)))
+
+    assert found == ["rank 1 waited 1 s for rank 0. Fix: read torchrun's output"]
+    assert caplog.messages == [f"rank 1 still waits for rank 0 at 127.0.0.1:{port}, up to 1 s"]
     assert agent
 
 
