@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 from northbridge.discovery.installed import LIGHTNING_NAMES, find, names, reject_unknown_disabled
@@ -17,7 +16,8 @@ def choose_auto(lightnings_choice: Callable[[], str]) -> str:
     """Choose the accelerator for ``auto``, load it if it is ours, and record the reason.
 
     A simulated chip that ``NORTHBRIDGE_SIMULATE`` names comes first. Then Lightning's own choice, unless that is the
-    CPU. Then the only backend whose real hardware is present; several are an :class:`AmbiguousAcceleratorError`.
+    CPU. Then the only backend whose real hardware is present; several are an :class:`AmbiguousAcceleratorError`, and
+    one that took too long to count its devices is a :class:`DetectionError`.
     """
     settings = CoreSettings.read()
     reject_unknown_disabled()
@@ -52,10 +52,9 @@ def _backends_with_hardware() -> list[str]:
         try:
             reason = _reason_against(name)
         except NorthbridgeError as error:
-            reason = str(error)
             if isinstance(error, DetectionError) and error.timed_out:
-                # It may have hardware, and the run would go to another chip or to the CPU.
-                warnings.warn(f"accelerator='auto' passed over {reason}", stacklevel=4)
+                raise  # it may have hardware, and the run would go to another chip or to the CPU
+            reason = str(error)
         if reason is None:
             present.append(name)
         else:
