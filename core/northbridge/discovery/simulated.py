@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -97,10 +99,11 @@ def change_torch(name: str) -> None:
 
 def _place(name: str) -> Simulation:
     simulation = _get(name)
+    # Before the lock: a look for a submodule imports its package, whose import another thread may hold.
+    real = {module: found for module in simulation.stand_ins if (found := find_spec(module)) is not None}
     with _placing:  # of several threads, the first places them: another one would take them for the real modules
         if name not in _simulations:
-            for module in simulation.stand_ins:
-                _reject_beside_the_real(name, module)
+            _reject_beside_the_real(name, real)
             sys.meta_path.insert(0, StandIns(name, simulation))
             for module, mark in simulation.found.items():
                 if hasattr(sys.modules.get(module), mark):
@@ -151,9 +154,8 @@ def _get(name: str) -> Simulation:
     return call(plugins[0], SIMULATION)
 
 
-def _reject_beside_the_real(name: str, module: str) -> None:
-    found = find_spec(module)
-    if found is not None:
+def _reject_beside_the_real(name: str, real: Mapping[str, ModuleSpec]) -> None:
+    for module, found in real.items():
         place = found.origin or "a folder"
         raise SimulationError(
             f"NORTHBRIDGE_SIMULATE={name}, but the real {module!r} is installed ({place})."
