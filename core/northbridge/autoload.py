@@ -172,8 +172,11 @@ class _ChipFinder(MetaPathFinder):
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> None:
         parent, _, name = fullname.rpartition(".")
+        if parent != "torch" or self._is_asking:
+            return
         # importlib.util.find_spec() asks too, and its answer is None; so is a plugin's that looks for its own chip.
-        if parent != "torch" or self._is_asking or sys._getframe(2).f_code.co_name != "_find_and_load_unlocked":
+        asking = sys._getframe(1).f_back
+        if asking is None or asking.f_code.co_name != "_find_and_load_unlocked":
             return
         self._is_asking = True
         try:

@@ -181,7 +181,8 @@ class TestChipsThatAreNotLoaded:
             "for name in ('acme', 'load_needs_software', 'unknown'):\n"
             "    try:\n        importlib.import_module(f'torch.{name}')\n"
             "    except ModuleNotFoundError as error:\n        said.append(str(error))\n"
-            "tell(said=said, asked=importlib.util.find_spec('torch.acme'))"
+            "asked = importlib.util.find_spec('torch.acme')\n"
+            "tell(said=said, asked=asked or sys.meta_path[-1].find_spec('torch.acme', None))"
         )
 
         known, missing, unknown = told["said"]
