@@ -42,6 +42,7 @@ from pathlib import Path
 import lightning.pytorch, ninja, pytest, rich.console
 import northbridge, northbridge.processes.question, northbridge.discovery.simulated
 from northbridge.conformance.tests.lightning import checkpoints
+from northbridge.lightning.launchers.multiprocessing import _noticing_lost_results
 from northbridge.conformance.runs import processes, question as questions
 import northbridge.processes.child, northbridge_cpu_sim.build.extension, northbridge_cpu_sim.build.compile
 from northbridge.conformance.run import RunResult
@@ -92,9 +93,13 @@ def compiled():
     chip = northbridge_cpu_sim.build.extension.locate(SimSettings(cache=work / "cache"), Recipe((work / "csrc",)))
     assert chip.is_file()
 
+def context():  # in which Lightning starts the ranks: ours only asks for it
+    with _noticing_lost_results("spawn"):
+        pass
+
 found = {}
 sys.path.insert(0, "")
-for place in (listing_child, inquiry, vendor_tool, start, question, opened, compiled):
+for place in (listing_child, inquiry, vendor_tool, start, question, opened, compiled, context):
     with open(os.environ["CANARY_LOG"], "w"):
         pass
     try:
@@ -133,6 +138,7 @@ PLACES = {
     "core/northbridge/processes/environment.py: python_command": "inquiry",
     "core/northbridge/processes/question.py: _ask_child": "inquiry",  # it names the Python in an error
     "core/northbridge/discovery/simulated.py: stand_in_for_tool": "vendor_tool",
+    "core/northbridge/lightning/launchers/multiprocessing.py: _noticing_lost_results": "context",
     f"{CONFORMANCE}/runs/processes.py: start_afresh": "start",
     f"{CONFORMANCE}/tests/lightning/checkpoints.py: _opener": "opened",
     "backends/cpu_sim/northbridge_cpu_sim/build/compile.py: _run": "compiled",
