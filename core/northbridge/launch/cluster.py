@@ -61,9 +61,8 @@ def check_environment(run: Run, environ: Mapping[str, str] | None = None) -> Non
 def check_variables(environ: Mapping[str, str]) -> str:
     """Reject variables that are wrong for any run; return a doubt about one, or an empty text.
 
-    It assumes the smallest run that they describe.
-    ``northbridge doctor`` calls it without a Trainer. A used port is an error, because no run has begun. Raises
-    :class:`ClusterError`.
+    It assumes the smallest run that they describe. ``northbridge doctor`` calls it without a Trainer. A used port is an
+    error, because no run has begun. Raises :class:`ClusterError`.
     """
     found = LaunchEnvironment.of_unknown_run(environ)
     starts_ranks(environ)
