@@ -22,13 +22,17 @@ from northbridge.process_record import logger
 GRACE_SECONDS = 20.0
 """Time limit for the end of a process that has failed."""
 
+END_SECONDS = 30.0
+"""Time for the ranks that a process has started as scripts to end after it."""
+
 _failed = False
 
 
 def leave_at_the_end(limit: timedelta | None, launcher: Any) -> None:
-    """Let this process leave its process group when it ends, and end within ``limit``, the group's timeout.
+    """Let this process leave its process group when it ends, and on Linux end within ``limit``, the group's timeout.
 
-    The strategies for several devices call it on every rank after creating its group; ``launcher`` is Lightning's.
+    A process that has started ranks as scripts has :data:`END_SECONDS` more. The strategies for several devices call it
+    on every rank after creating its group; ``launcher`` is Lightning's.
     """
     atexit.register(_leave, limit, launcher)
 
@@ -52,38 +56,33 @@ def resume(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
-def wait_longer(seconds: float) -> None:
-    """Let this process wait ``seconds`` more before it has to have ended, if it has left its process group."""
-    if _limit:
-        _end_within(_limit + seconds)
-
-
 def _leave(limit: timedelta | None, launcher: Any) -> None:
     import torch.distributed
 
     if not torch.distributed.is_initialized():
         return
+    scripts = [each for each in getattr(launcher, "procs", ()) if isinstance(each, Popen)]
     if has_failed():
-        resume(each.pid for each in getattr(launcher, "procs", ()) if isinstance(each, Popen) and each.poll() is None)
+        resume(each.pid for each in scripts if each.poll() is None)
         _end_within(GRACE_SECONDS)
     elif torch.distributed.get_world_size() > 1:
         from torch.distributed.constants import default_pg_timeout
 
-        _end_within((limit or default_pg_timeout).total_seconds())
+        seconds = (limit or default_pg_timeout).total_seconds()
+        _end_within(seconds + END_SECONDS if scripts else seconds)
     # A library may hold threads and sockets that fail in the interpreter's teardown.
     torch.distributed.destroy_process_group()
 
 
 def _end_within(seconds: float) -> None:
-    """Let the system end this process after that time, with exit code 1; another call sets another time.
+    """Let Linux end this process after that time, with exit code 1; another call sets another time.
 
     In C, because the library may wait while it holds the GIL, or after Python's threads have ended. Not by faulthandler
     or ``signal.alarm``: a process has one timer of each, and it may be the user's.
     """
     if sys.platform != "linux":
         return
-    global _limit
-    _limit = seconds
+    seconds = max(seconds, 0.001)  # zero would stop the timer
     libc = ctypes.CDLL(None, use_errno=True)
     timers = libc if hasattr(libc, "timer_create") else ctypes.CDLL("librt.so.1", use_errno=True)  # glibc before 2.34
     event = _Event(value=1, kind=_IN_A_THREAD, function=ctypes.cast(libc._exit, ctypes.c_void_p))
@@ -118,5 +117,4 @@ class _Times(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_long) for name in ("again", "again_ns", "seconds", "nanoseconds"))
 
 
-_limit = 0.0
 _timer = ctypes.c_void_p()

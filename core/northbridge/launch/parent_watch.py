@@ -34,6 +34,7 @@ _GRACE_SECONDS = 10.0
 _READ_BY_ALL_SECONDS = 60.0
 
 _watching = threading.Lock()
+_handles: list[int] = []  # of this process's file, if it starts ranks
 
 
 def end_with_launcher(*, starts_ranks: bool) -> None:
@@ -53,7 +54,8 @@ def end_with_launcher(*, starts_ranks: bool) -> None:
         handle, alive = tempfile.mkstemp(prefix=_FILE)
         with contextlib.suppress(OSError):  # a file system without locks
             _lock(handle)
-        atexit.register(_tell_how_it_ends, handle, Path(alive))
+        _handles.append(handle)
+        atexit.register(_tell_how_it_ends, Path(alive))
         hand_down(_LAUNCHER, f"{os.getpid()} {alive}")
 
 
@@ -72,12 +74,18 @@ def end_with_parent() -> Iterator[None]:
         watch.stop()
 
 
-def _tell_how_it_ends(handle: int, alive: Path) -> None:
+def tell_failure() -> None:
+    """Tell the ranks that this process has started that it has failed, so that they end with it."""
+    for handle in _handles:
+        os.pwrite(handle, _FAILED.encode(), 0)
+
+
+def _tell_how_it_ends(alive: Path) -> None:
     # Python keeps the last uncaught error there.
     if getattr(sys, "last_value", None) is None:
         alive.unlink(missing_ok=True)
     else:
-        os.pwrite(handle, _FAILED.encode(), 0)
+        tell_failure()
 
 
 def _sweep(folder: Path) -> None:
@@ -167,5 +175,8 @@ def _is_running(process: int) -> bool:
     except OSError as error:
         return isinstance(error, PermissionError)
     # A killed process keeps its number until its parent waits for it.
-    state = Path(f"/proc/{process}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+    try:
+        said = Path(f"/proc/{process}/stat").read_text()
+    except OSError:  # it has ended meanwhile, or the system has no such files
+        return not Path("/proc/self/stat").exists()
+    return said.rpartition(")")[2].split()[0] != "Z"

@@ -40,9 +40,11 @@ if __name__ == "__main__":
 
 LAST_WORDS = """
 import os, socket, subprocess, sys, threading
+from types import SimpleNamespace
 import torch.distributed as dist
 from northbridge.processes.environment import children_listen
 from northbridge.launch.parent_watch import end_with_launcher
+from northbridge.lightning.launchers import dead_ranks
 
 if "LOCAL_RANK" in os.environ and sys.argv[1] == "met":
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -57,6 +59,9 @@ if "LOCAL_RANK" not in os.environ:
     ours.recv(1)
     if sys.argv[2] == "fails":
         raise SystemError("rank 0 has given up")
+    if sys.argv[2] == "another rank fails":
+        dead_ranks.end_as_ranks_end()
+        dead_ranks.note_scripts(SimpleNamespace(procs=[subprocess.Popen([sys.executable, "-c", "exit(3)"])]), 1)
 else:
     with socket.socket(fileno=int(os.environ["SOCKET"])) as launcher:
         launcher.send(b"!")
@@ -88,14 +93,14 @@ def test_a_rank_that_waits_for_a_killed_rank_0_ends_and_says_why(tmp_path: Path)
     assert time.monotonic() - start < 90
 
 
-def last_words(folder: Path, *, met: bool, fails: bool = False) -> str:
-    """Return the last output of a rank whose launcher ended or failed, before or after the ranks had met."""
+def last_words(folder: Path, *, met: bool, how: str = "ends well", code: int = 0) -> str:
+    """Return the last output of a rank whose launcher ended with ``code``, before or after the ranks had met."""
     (folder / "last.py").write_text(LAST_WORDS)
-    how = ("met" if met else "alone", "fails" if fails else "ends well")
-    with start_python("last.py", *how, folder=folder, stdin=subprocess.PIPE, stderr=subprocess.STDOUT) as first:
+    arguments = ("met" if met else "alone", how)
+    with start_python("last.py", *arguments, folder=folder, stdin=subprocess.PIPE, stderr=subprocess.STDOUT) as first:
         assert first.stdin is not None
         assert first.stdout is not None
-        assert first.wait(60) == int(fails)
+        assert first.wait(60) == code
         first.stdin.close()
         return first.stdout.read()
 
@@ -111,10 +116,27 @@ def test_unmet_rank_ends_if_rank_0_is_gone(tmp_path: Path) -> None:
 
 
 def test_met_rank_ends_if_rank_0_has_failed(tmp_path: Path) -> None:
-    said = last_words(tmp_path, met=True, fails=True)
+    said = last_words(tmp_path, met=True, how="fails", code=1)
 
     assert "SystemError: rank 0 has given up" in said
     assert said.endswith("the process that started this rank failed, and this rank ends with it\n")
+
+
+def test_met_rank_ends_if_another_rank_has_failed(tmp_path: Path) -> None:
+    """After the training, when no collective tells it: rank 0 ends for the other rank."""
+    said = last_words(tmp_path, met=True, how="another rank fails", code=3)
+
+    assert "ended with exit code 3; this run ends with exit code 3\n" in said
+    assert said.endswith("the process that started this rank failed, and this rank ends with it\n")
+
+
+def test_process_that_ends_during_the_look_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def vanish(*_: object, **__: object) -> str:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(Path, "read_text", vanish)
+
+    assert not parent_watch._is_running(os.getpid()) or not Path("/proc/self/stat").exists()
 
 
 def test_killed_process_leavings_are_removed_when_read(tmp_path: Path) -> None:

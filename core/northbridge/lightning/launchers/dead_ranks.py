@@ -16,22 +16,23 @@ from subprocess import Popen
 from typing import Any
 
 from northbridge.errors import CollectiveError
-from northbridge.launch.group_end import has_failed, wait_longer
+from northbridge.launch.group_end import END_SECONDS, has_failed
+from northbridge.launch.parent_watch import tell_failure
 from northbridge.process_record import logger
 from northbridge.processes.endings import describe_exit
 
 _PATIENCE_SECONDS = 1.0  # a process that was killed loses its connections a moment before it has an exit code
 _TOGETHER_SECONDS = 0.1  # ranks that are killed together do not end in the same instant
-_END_SECONDS = 30.0  # for the other ranks to end after this one
 
 _scripts: dict[int, Popen[Any]] = {}  # by rank
 
 
 @cache
 def end_as_ranks_end() -> None:
-    """Let this process end with exit code 1 if a rank that it has started as a script fails, even after the training.
+    """Let this process fail if a rank that it has started as a script fails, even after the training.
 
-    Called before Lightning starts any, and before what else is to happen at the end of the process is registered.
+    It ends with that rank's exit code, or with 1 if the rank was killed. Called before Lightning starts any, and after
+    :func:`~northbridge.launch.parent_watch.end_with_launcher`, whose part at the end of the process has to come later.
     """
     atexit.register(_end_as_ranks_end)
 
@@ -44,26 +45,27 @@ def note_scripts(launcher: Any, rank: int) -> None:
 def _end_as_ranks_end() -> None:
     if not _scripts or has_failed():  # its error names them, or it has ended them
         return
-    wait_longer(_END_SECONDS)
-    deadline = time.monotonic() + _END_SECONDS
+    deadline = time.monotonic() + END_SECONDS
     while not any(codes := [each.poll() for each in _scripts.values()]) and None in codes:
         if time.monotonic() > deadline:
             break
         time.sleep(0.02)
     if any(codes):
         time.sleep(_TOGETHER_SECONDS)
+    ends_with = next((code for code in codes if code and code > 0), 1)
     for number, script in _scripts.items():
         code, which = script.poll(), f"rank {number} (process {script.pid})"
         if code:
-            logger.error("%s %s; this run ends with exit code 1", which, describe_exit(code))
+            logger.error("%s %s; this run ends with exit code %d", which, describe_exit(code), ends_with)
         elif code is None and not any(codes):
-            logger.warning("%s still runs after %g s, and is left alone", which, _END_SECONDS)
+            logger.warning("%s still runs after %g s, and is left alone", which, END_SECONDS)
     if any(codes):
         # An error at this point does not change the exit code.
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1)
+        tell_failure()
+        os._exit(ends_with)
 
 
 def name_dead_ranks(error: BaseException, launcher: Any, rank: int) -> None:

@@ -68,8 +68,8 @@ class _ParallelMixin(_ChipMixin):
                 self._launcher.strategy = self
             else:
                 self.assert_environment()  # no launcher of ours starts the ranks
-            end_as_ranks_end()
             end_with_launcher(starts_ranks=not self.cluster_environment.creates_processes_externally)
+            end_as_ranks_end()
 
     def assert_environment(self) -> None:
         """Raise :class:`ClusterError` if the ranks would never meet; our launchers call it before they start ranks.

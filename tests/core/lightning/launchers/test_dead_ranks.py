@@ -139,7 +139,7 @@ from types import SimpleNamespace
 from northbridge.launch.group_end import note_failure
 from northbridge.lightning.launchers import dead_ranks
 
-dead_ranks._END_SECONDS = 0.5 if sys.argv[1] == "leaves" else 30.0
+dead_ranks.END_SECONDS = 0.5 if sys.argv[1] == "leaves" else 30.0
 dead_ranks.end_as_ranks_end()
 procs = [subprocess.Popen([sys.executable, "-c", code]) for code in sys.argv[2:]]
 dead_ranks.note_scripts(SimpleNamespace(procs=procs), 0)
@@ -152,7 +152,7 @@ if sys.argv[1] == "fails":
 KILLED, WELL, HANGS = "import os; os.kill(os.getpid(), 9)", "pass", "import time; time.sleep(5)"
 ENDS = {
     "killed": (["", WELL, KILLED], 1, ["rank 2 (process {1}) was killed by SIGKILL; this run ends with exit code 1"]),
-    "exit code": (["", "exit(3)"], 1, ["rank 1 (process {0}) ended with exit code 3; this run ends with exit code 1"]),
+    "exit code": (["", "exit(3)"], 3, ["rank 1 (process {0}) ended with exit code 3; this run ends with exit code 3"]),
     "well": (["", WELL, WELL], 0, []),
     "outlives": (["leaves", HANGS], 0, ["rank 1 (process {0}) still runs after 0.5 s, and is left alone"]),
     "caught": (["caught", KILLED], 0, []),
