@@ -79,8 +79,10 @@ def test_ranks_on_other_chips_are_named_on_each(begin: Meet, trained_on: list[st
     assert set(errors(*ranks)) == {found + FIX}
 
 
-def test_late_rank_is_named_in_the_verdict(begin: Meet) -> None:
-    """It has reached the store, and answers only after two others have."""
+def test_late_rank_is_named_in_the_verdict(begin: Meet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers after rank 0 has seen that two others differ."""
+    monkeypatch.setattr(rendezvous, "_REACH_SECONDS", 0.1)
+    monkeypatch.setattr(rendezvous, "_LATE_SECONDS", 30.0)
     early = [begin(0, 3), begin(1, 3, "b (y)")]
     time.sleep(0.5)
 

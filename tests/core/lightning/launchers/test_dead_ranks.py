@@ -14,11 +14,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.core.lightning.conftest import Build
 from tests.scripts import run_python
 from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException
 
 from northbridge.errors import CollectiveError
 from northbridge.lightning.launchers.dead_ranks import name_dead_ranks, name_killed_ranks
+from northbridge.lightning.strategies import parallel
 
 Start = Callable[[str], "subprocess.Popen[bytes]"]
 
@@ -170,3 +172,14 @@ def test_run_ends_as_its_ranks(tmp_path: Path, arguments: list[str], code: int, 
     pids = json.loads(ran.stdout)
     said = ran.stderr.splitlines()
     assert said[-1:] == [each.format(*pids) for each in named]
+
+
+def test_ranks_are_told_after_their_ends_are_known(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is registered last happens first, and the end for a failed rank may be at once."""
+    called: list[str] = []
+    monkeypatch.setattr(parallel, "end_with_launcher", lambda **_: called.append("tell"))
+    monkeypatch.setattr(parallel, "end_as_ranks_end", lambda: called.append("end"))
+
+    build(accelerator="cpu_sim", devices=2, strategy="ddp")
+
+    assert called == ["tell", "end"]
