@@ -16,8 +16,8 @@ def choose_auto(lightnings_choice: Callable[[], str]) -> str:
     """Choose the accelerator for ``auto``, load it if it is ours, and record the reason.
 
     A simulated chip that ``NORTHBRIDGE_SIMULATE`` names comes first. Then Lightning's own choice, unless that is the
-    CPU. Then the only backend whose real hardware is present; several are an :class:`AmbiguousAcceleratorError`, and
-    one that took too long to count its devices is a :class:`DetectionError`.
+    CPU. Then the only backend whose real hardware is present; several are an :class:`AmbiguousAcceleratorError`.
+    Without one, a backend that took too long to count its devices is a :class:`DetectionError`: it may have hardware.
     """
     settings = CoreSettings.read()
     reject_unknown_disabled()
@@ -29,7 +29,9 @@ def choose_auto(lightnings_choice: Callable[[], str]) -> str:
     if choice != "cpu":
         note("auto", f"chose {choice}", "Lightning found its hardware")
         return choice
-    present = _backends_with_hardware()
+    present, slow = _backends_with_hardware()
+    if slow is not None and not present:
+        raise slow
     if len(present) > 1:
         found, one = " and ".join(present), present[0]
         raise AmbiguousAcceleratorError(f"accelerator='auto' found {found}. Fix: accelerator={one!r}")
@@ -45,21 +47,24 @@ def _choose(name: str, reason: str) -> str:
     return name
 
 
-def _backends_with_hardware() -> list[str]:
-    """Return the backends that ``auto`` may choose; record why it passes over each other backend."""
-    present = []
+def _backends_with_hardware() -> tuple[list[str], DetectionError | None]:
+    """Return the backends that ``auto`` may choose, and the error of one that took too long to count its devices.
+
+    Records why it passes over each other backend.
+    """
+    present, slow = [], None
     for name in names():
         try:
             reason = _reason_against(name)
         except NorthbridgeError as error:
-            if isinstance(error, DetectionError) and error.timed_out:
-                raise  # it may have hardware, and the run would go to another chip or to the CPU
             reason = str(error)
+            if isinstance(error, DetectionError) and error.timed_out:
+                slow = error
         if reason is None:
             present.append(name)
         else:
             note("auto", f"passed over {name}", reason)
-    return present
+    return present, slow
 
 
 def _reason_against(name: str) -> str | None:

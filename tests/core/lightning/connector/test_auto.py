@@ -19,6 +19,7 @@ from northbridge.errors import AmbiguousAcceleratorError, BackendNotFoundError, 
 from northbridge.lightning.connector import auto
 from northbridge.lightning.connector.auto import choose_auto
 from northbridge.process_record import Entry, record
+from northbridge.processes.question import DetectedDevices
 
 Add = Callable[..., None]
 
@@ -234,9 +235,8 @@ def test_trainer_without_arguments_uses_the_present_chip(install: Callable[..., 
 
 
 def test_backend_that_takes_too_long_is_an_error(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have hardware: the run goes neither to the CPU nor to another chip."""
+    """It may have hardware, so the run does not go to the CPU."""
     add("acme", cards=8)
-    add("apex", cards=8)
     hangs = threading.Event()
     monkeypatch.setattr(AcmeBridge, "detect", lambda bridge: hangs.wait() and bridge.cards)
     monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "1")
@@ -244,6 +244,21 @@ def test_backend_that_takes_too_long_is_an_error(add: Add, monkeypatch: pytest.M
     with pytest.raises(DetectionError, match=r"'acme' .*took longer than 1 s\. Fix: .*NORTHBRIDGE_DISABLE=acme$"):
         choose_auto(lambda: "cpu")
     hangs.set()
+
+
+def test_slow_backend_does_not_affect_a_present_one(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    add("acme", cards=8)
+    add("apex", cards=8)
+
+    def look(name: str) -> DetectedDevices:
+        if name == "acme":
+            raise DetectionError("backend 'acme': took longer than 20 s", backend="acme", timed_out=True)
+        return {"devices": int(name == "apex")}
+
+    monkeypatch.setattr(auto, "candidate", look)
+
+    assert choose_auto(lambda: "cpu") == "apex"
+    assert Entry("auto", "passed over acme", "backend 'acme': took longer than 20 s") in record()
 
 
 @pytest.mark.parametrize(
