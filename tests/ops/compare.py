@@ -64,7 +64,7 @@ def _of_tensors(cpu: Tensor, chip: Tensor, values: bool) -> str | None:
             if getattr(cpu, what)() != getattr(chip, what)():
                 return f"gives {what} {getattr(chip, what)()} and not {getattr(cpu, what)()}"
         if cpu.is_neg():  # of any dtype, though only numbers can be negated
-            cpu, chip = torch._neg_view(cpu), torch._neg_view(chip)
+            cpu, chip = map(torch.ops.aten._neg_view, (cpu, chip))
     return _of_values(cpu, chip.cpu()) if values else None
 
 

@@ -8,7 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SHAPES = ((4, 4), (3, 4), (4,), (2, 4, 5, 5), (2, 3, 4), (2, 4, 4), (), (2, 2, 4, 4, 4), (0, 3))
+SHAPES: tuple[tuple[int, ...], ...] = (
+    (4, 4),
+    (3, 4),
+    (4,),
+    (2, 4, 5, 5),
+    (2, 3, 4),
+    (2, 4, 4),
+    (),
+    (2, 2, 4, 4, 4),
+    (0, 3),
+)
 DTYPES = (torch.float32,) * 6 + (torch.int64, torch.bfloat16, torch.complex64, torch.bool, torch.float64)
 RESULTS = (torch.float32, torch.int64, torch.bool, torch.uint8, torch.complex64)
 
@@ -41,8 +51,8 @@ WORDS: dict[str, tuple[str, ...]] = {
     "interpolation": ("linear", "nearest"),
     "side": ("left", "right"),
     "norm": ("ortho", "forward"),
-    "ord": ("fro", "nuc"),
-    "p": ("fro", "nuc"),
+    "ord": ("nuc",),
+    "p": ("nuc",),
     "driver": ("gels", "gelsd", "gelsy"),
     "mode": ("constant", "reflect", "reduced", "complete"),
     "pad_mode": ("reflect", "constant"),

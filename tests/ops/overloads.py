@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from tests.ops.calls import DEVICE, SAID, Called, Outcome, call_on, compare_call
+from tests.ops.calls import SAID, Called, Outcome, call_on, compare_call
 from tests.ops.compare import difference
 from tests.ops.draw import Draw
 from tests.ops.exceptions import NOT_CALLED
@@ -86,7 +86,8 @@ def _make_calls(name: str, first: int, most: int, place: mmap.mmap) -> Numbered:
     told: Numbered = []
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        place[1] = any(str(getattr(leaf, "device", leaf)) == DEVICE for leaf in pytree.tree_leaves((args, kwargs)))
+        places = (getattr(leaf, "device", leaf) for leaf in pytree.tree_leaves((args, kwargs)))
+        place[1] = any(isinstance(each, torch.device) and each.type != "cpu" for each in places)
         return overload(*args, **kwargs), args, kwargs
 
     for number in range(first, DRAWS):

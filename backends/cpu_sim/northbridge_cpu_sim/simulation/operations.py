@@ -42,10 +42,11 @@ def _wrong_on_the_cpu() -> Lacking:
 
     Up to torch 2.13 the fused step of SGD writes no whole vector of 16-bit weights (pytorch/pytorch#191763).
     """
-    unstepped = {}
-    for dtype in ("bfloat16", "float16"):
+    unstepped: dict[Dtype, str] = {}
+    dtypes: tuple[Dtype, ...] = ("bfloat16", "float16")
+    for dtype in dtypes:
         weight, gradient = torch.zeros(_WIDEST_VECTOR).to(getattr(torch, dtype)), torch.ones(_WIDEST_VECTOR)
-        torch._fused_sgd_(
+        torch.ops.aten._fused_sgd_(
             [weight],
             [gradient.to(weight)],
             [],

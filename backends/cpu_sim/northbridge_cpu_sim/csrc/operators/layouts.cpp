@@ -5,10 +5,15 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/_nnz_native.h>
+#include <ATen/ops/_to_copy_native.h>
 #include <ATen/ops/ccol_indices_native.h>
 #include <ATen/ops/col_indices_native.h>
+#include <ATen/ops/copy_native.h>
 #include <ATen/ops/crow_indices_native.h>
+#include <ATen/ops/detach_native.h>
+#include <ATen/ops/empty_like_native.h>
 #include <ATen/ops/row_indices_native.h>
+#include <ATen/ops/unbind_native.h>
 #include <ATen/ops/values_native.h>
 #include <torch/library.h>
 
@@ -65,6 +70,16 @@ TORCH_LIBRARY_IMPL(aten, CHIP_COMPRESSED_KEY, m) {
 
 TORCH_LIBRARY_IMPL(_, CHIP_NESTED_KEY, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_nested>());
+}
+
+TORCH_LIBRARY_IMPL(aten, CHIP_NESTED_KEY, m) {
+  // Torch's own, correct for any device: they copy the memory, or view it.
+  m.impl("_to_copy", at::native::_to_copy_nested);
+  m.impl("copy_", at::native::copy_nested_);
+  m.impl("detach", at::native::detach);
+  m.impl("empty_like", at::native::empty_like_nested);
+  m.impl("unbind.int", at::native::NestedTensor_unbind);
+  m.impl("values", at::native::values_nested);
 }
 
 TORCH_LIBRARY_IMPL(_, CHIP_QUANTIZED_KEY, m) {

@@ -179,6 +179,9 @@ def test_recurrent_dropout_uses_the_chips_generator(chip: ModuleType) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+zeros_without_memory: Callable[..., Tensor] = torch.ops.aten._efficientzerotensor
+
+
 def norm_without_update(device: str) -> Tensor:
     x, zeros, ones = (tensor.to(device) for tensor in (torch.arange(6.0).view(2, 3), torch.zeros(3), torch.ones(3)))
     normalized: Tensor = torch.ops.aten._batch_norm_no_update(x, None, None, zeros, ones, 0.1, 1e-5)[0]
@@ -194,12 +197,10 @@ CORNERS: dict[str, Callable[[str], Tensor]] = {
         torch.ones(1, 2, 4, 4, device=device), torch.ones(2, 2, 2, 2, device=device), None, [0, 0], [1, 1], [1, 1], 1
     ),
     "zeros, out=": lambda device: torch.ops.aten._efficientzerotensor.out([3], out=torch.ones(3, device=device)),
-    "zeros, dot": lambda device: torch.dot(
-        torch._efficientzerotensor([3], device=device), torch.ones(3, device=device)
-    ),
-    "lazy clone": lambda device: torch._lazy_clone(torch.ones(3, device=device)).add_(1),
+    "zeros, dot": lambda device: torch.dot(zeros_without_memory([3], device=device), torch.ones(3, device=device)),
+    "lazy clone": lambda device: torch.ops.aten._lazy_clone(torch.ones(3, device=device)).add_(1),
     "sparse copy": lambda device: (
-        torch.sparse_coo_tensor(size=(3, 3), device=device).copy_(torch.eye(3).to_sparse()).to_dense()
+        torch.zeros(3, 3, device=device).to_sparse().copy_(torch.eye(3).to_sparse()).to_dense()
     ),
     "compressed rows": lambda device: torch.eye(3).to_sparse_csr().to(device).crow_indices(),
     "compressed values": lambda device: torch.eye(3).to_sparse_csc().to(device).values(),
@@ -236,7 +237,7 @@ def freed() -> Tensor:
         (lambda: freed().cpu(), r"a tensor of \[3\] has no memory: .*Fix: resize the storage before"),
         (lambda: freed() + 1, r"a tensor of \[3\] has no memory: .*Fix: resize the storage before"),
         (
-            lambda: torch._efficientzerotensor([3], device="cpu_sim").copy_(torch.ones(3, device="cpu_sim")),
+            lambda: zeros_without_memory([3], device="cpu_sim").copy_(torch.ones(3, device="cpu_sim")),
             r"a tensor of zeros without memory was written. Fix: write to its clone\(\)",
         ),
         (
@@ -280,6 +281,17 @@ def test_what_would_touch_foreign_memory_is_refused(chip: ModuleType, call: Call
 def test_a_layout_that_the_chip_lacks_is_refused(chip: ModuleType, compute: Callable[[], Tensor], said: str) -> None:
     with pytest.raises(NotImplementedError, match=said):
         compute()
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_crosses_over_and_back(chip: ModuleType) -> None:
+    given = torch.nested.nested_tensor([torch.ones(2), torch.arange(3.0)])
+
+    there = given.to("cpu_sim:1")
+
+    assert there.device == torch.device("cpu_sim:1")
+    assert "tensor([0., 1., 2.]" in str(there)
+    assert all(torch.equal(*parts) for parts in zip(there.cpu().unbind(), given.unbind(), strict=True))
 
 
 def test_packed_sequences_of_unequal_length_work(chip: ModuleType) -> None:
