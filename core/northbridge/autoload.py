@@ -3,7 +3,7 @@
 torch runs every entry point of the group ``torch.backends``; an entry point that raises breaks ``import torch``. So
 :func:`arm` imports only the standard library, never raises, prints nothing, and only puts a finder in front of the
 import system. After a namespace of Lightning has imported its connector, the finder registers the backends there.
-Another one, behind the import system, is asked where torch looks for the module of a chip that is not loaded.
+A second finder, behind the import system's own, explains the error if torch imports the module of an unloaded chip.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class _ConnectorFinder(MetaPathFinder):
 class _ChipFinder(MetaPathFinder):
     """Say how to load a chip whose module ``torch.acme`` no other finder has found.
 
-    torch imports it for the first tensor on a device type of its own that a vendor's package brings to life.
+    torch imports that module at the first tensor on a device type that it knows and a vendor's package implements.
     """
 
     _is_asking = False
@@ -174,7 +174,7 @@ class _ChipFinder(MetaPathFinder):
         parent, _, name = fullname.rpartition(".")
         if parent != "torch" or self._is_asking:
             return
-        # importlib.util.find_spec() asks too, and its answer is None; so is a plugin's that looks for its own chip.
+        # Only an import gets the error: find_spec() and a plugin that looks for its own chip expect None.
         asking = sys._getframe(1).f_back
         if asking is None or asking.f_code.co_name != "_find_and_load_unlocked":
             return

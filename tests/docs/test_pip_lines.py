@@ -1,4 +1,4 @@
-"""Whatever a text of this repository installs is on the public index and ours to name, or lies at a place."""
+"""Install lines in this repository: each names a distribution that is known to be on the public index, or a path."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``hpu_backend`` of ``torch.compile``, where the vendor's software has not registered it: not loaded, or in lazy mode.
+"""``hpu_backend`` of ``torch.compile``, if the vendor's software is not loaded, or in lazy mode does not register it.
 
-torch imports this module for a name that it does not know: the entry point is in pyproject.toml.
+torch imports this module, by its entry point in pyproject.toml, for a name that it does not know.
 """
 
 from __future__ import annotations

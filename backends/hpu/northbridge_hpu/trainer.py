@@ -72,7 +72,7 @@ class HPUDeepSpeedStrategy(northbridge.DeepSpeedStrategyName, backend="hpu"):
 class HPUDeepSpeedPrecisionPlugin(northbridge.DeepSpeedPrecisionName, backend="hpu"):
     """A precision of a run with DeepSpeed: ``precision="bf16-mixed"``.
 
-    Raises :class:`northbridge.UnsupportedError` for "fp8", and when it shall convert modules.
+    "fp8" and :meth:`convert_modules` raise :class:`northbridge.UnsupportedError`.
     """
 
     fp8_train_available = fp8_training_available = fp8_inference_available = False
@@ -137,7 +137,7 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
 
     @property
     def fp8_inference_available(self) -> bool:
-        """Return True if :attr:`fp8_training_available` is, and Intel Neural Compressor is installed."""
+        """Return True if :attr:`fp8_training_available` is True and Intel Neural Compressor is installed."""
         return self.fp8_training_available and find_spec("neural_compressor") is not None
 
     def convert_modules(
@@ -149,11 +149,11 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
         quant: bool | str | Mapping[str, Any] = True,
         fp8_data_path: str | None = None,
     ) -> torch.nn.Module:
-        """Let the next run of ``module`` convert it at set-up, also if its Trainer was made before, or without this.
+        """Let the next run of ``module`` convert it at set-up, even if its Trainer was made before or without this.
 
-        For training, ``replace_layers`` and ``recipe``; by default this plugin's own. With ``inference``, the run is a
-        :class:`northbridge.Float8Inference`: it measures if ``quant`` is False, and quantizes if it is True. A path or
-        a dict is Neural Compressor's configuration, whose ``mode`` says which. The measurements are in
+        ``replace_layers`` and ``recipe`` are for training, and by default this plugin's own. With ``inference``, the
+        run has a :class:`northbridge.Float8Inference`: it measures if ``quant`` is False, and quantizes if it is True.
+        A path or a dict is Neural Compressor's configuration, whose ``mode`` says which. The measurements are in
         ``fp8_data_path``; without it, where the configuration says, or else in ``HABANA_LOGS``.
 
         Returns the module. Raises :class:`northbridge.ArgumentsError` for invalid arguments, or if a Trainer has this

@@ -14,9 +14,9 @@ from northbridge.untrusted.text import clean_values
 
 HELP = f"""List the installed backends, and whether Lightning knows them.
 
-Child processes, a few at a time, import each plugin, count its devices and load its software, and compile nothing. A
-process that counts may take NORTHBRIDGE_DETECT_TIMEOUT seconds, 20 by default, and one that got little CPU time three
-times as long in a second try. Lightning is judged by its release and not imported; `northbridge doctor` imports it.
+Child processes, a few at a time, import each plugin, count its devices and load its software. They compile nothing.
+Counting may take NORTHBRIDGE_DETECT_TIMEOUT seconds, 20 by default; a process that got little CPU time has a second
+try, three times as long. Lightning is judged by its release and not imported; `northbridge doctor` imports it.
 
 \b
 Status of a backend:
@@ -24,7 +24,7 @@ Status of a backend:
   no hardware  this machine has no such device
   no software  the plugin is installed; the vendor's software is not, or not yet compiled
   unsupported  it does not run on this machine, or with this torch
-  timed out    it took longer than the limit: the machine is busy, or the driver hangs
+  timed out    a question to it took longer than its limit: the machine is busy, or the driver hangs
   broken       the reason stands below the table
   off          NORTHBRIDGE_DISABLE switches it off
 

@@ -80,7 +80,7 @@ class Wheel:
             raise WheelError(f"{str(path)!r} is not a wheel: {error}. Fix: give the path of a .whl") from error
         everything = self._archive.infolist()
         if len(everything) > _MOST_FILES:
-            raise WheelError(f"{self.name} has {len(everything)} files; {_MOST_FILES} are the most that are read")
+            raise WheelError(f"{self.name} has {len(everything)} files, more than {_MOST_FILES}. Fix: give another one")
         self._files = {each.filename: each for each in everything if not each.is_dir()}
         self._parsed = 0
         self.tree: Callable[[str], ast.Module] = cache(self._tree)
@@ -120,7 +120,9 @@ class Wheel:
         file, text = self.modules[module], self.text(module)
         self._parsed += len(text)
         if self._parsed > _MOST_PARSED:
-            raise WheelError(f"{self.name}: more than {_MOST_PARSED >> 20} MiB of source would have to be read")
+            raise WheelError(
+                f"{self.name} has more than {_MOST_PARSED >> 20} MiB of source to read. Fix: give another one"
+            )
         try:
             return ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last: nested too deeply

@@ -78,7 +78,7 @@ def compare_with_wheel(name: str, asked: str) -> WheelReport:
         reply = child.ask(question, {}, start=_READING)
     if reply.ending:
         ended = "took too long" if reply.exit_code is None else describe_exit(reply.exit_code)
-        raise WheelError(f"{file.name}: the process that reads it {ended}. Fix: give another wheel")
+        raise WheelError(f"{file.name}: the process that read it {ended}. Fix: give another wheel")
     if "error" in reply.facts:
         raise WheelError(reply.facts["error"])
     lines = tuple(Compared(**each) for each in reply.facts["lines"])

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 def average_integers_one_by_one() -> None:
     """Let an averaged model average its integers on the chip as on the CPU.
 
-    torch averages a list at once on every device of its spare type, and on its own accelerators. For integers this
-    raises an error: its ``addcdiv`` divides no integers.
+    On accelerators torch averages a list of tensors in one call, ``addcdiv``, which raises an error for integers.
     """
     from torch.optim import swa_utils
 

@@ -19,7 +19,7 @@ def load(name: str) -> Backend:
 
 
 def say_not_loaded(name: str) -> str | None:
-    """Return what to do where torch looks for a chip that is installed and not loaded; None if it is not installed."""
+    """Return the reason why chip ``name`` is not loaded, and the fix; None if no backend of that name is installed."""
     if name not in names():
         return None
     try:

@@ -44,7 +44,7 @@ def detect(backend: Backend) -> int:
     """Count the devices of ``backend``: by its bridge, or by its software.
 
     If this process has not loaded the software, a child process loads it and counts. Raises :class:`DetectionError` if
-    that raises, or outlasts the limit.
+    that raises, or exceeds the limit.
     """
     count = _call(backend, lambda: _count(backend))
     if count is None:
@@ -54,9 +54,9 @@ def detect(backend: Backend) -> int:
 
 
 def _call(backend: Backend, call: Callable[[], object]) -> int | None:
-    """Return the result of ``call``, a count or None, with what it raises as an error of Northbridge.
+    """Return the result of ``call``, a count or None; turn its exceptions into errors of Northbridge.
 
-    It runs a vendor's code in this process, which must not block ``Trainer()``, so a thread waits for it. While it
+    ``call`` runs a vendor's code in this process. A thread runs it, because it must not block ``Trainer()``. While it
     hangs, it is not called again.
     """
     name, limit = backend.name, CoreSettings.read().detect_timeout

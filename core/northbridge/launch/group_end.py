@@ -75,10 +75,10 @@ def _leave(limit: timedelta | None, launcher: Any) -> None:
 
 
 def _end_within(seconds: float) -> None:
-    """Let Linux end this process after that time, with exit code 1; another call sets another time.
+    """Let Linux end this process after ``seconds``, with exit code 1; another call replaces the limit.
 
-    In C, because the library may wait while it holds the GIL, or after Python's threads have ended. Not by faulthandler
-    or ``signal.alarm``: a process has one timer of each, and it may be the user's.
+    The timer is C's, because the library may wait while it holds the GIL, or after Python's threads have ended. It is
+    not that of faulthandler or ``signal.alarm``: a process has one of each, which may be the user's.
     """
     if sys.platform != "linux":
         return

@@ -2,8 +2,9 @@
 
 Ranks that train notice a lost peer by themselves. A rank that still waits for rank 0 to appear does not: it would wait
 for half an hour, with no process left to stop it. Neither does a rank that hangs after rank 0 has given up waiting.
-After the ranks have met, rank 0 may end normally before the others, which then go on. Ranks that are spawned or forked
-have a parent that waits for them. torch sends them SIGINT when it is gone, which a script started with ``&`` ignores.
+After the ranks have met, rank 0 may end normally before the others, which then go on. The parent of
+spawned or forked ranks waits for them. If it is killed, torch sends them SIGINT, but scripts started with ``&`` ignore
+it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _READ_SECONDS = 10.0  # for the other ranks to read why rank 0 fails, before its
 _LOOK_SECONDS = 0.01
 _ROOM = "northbridge/meeting"
 _VERDICT, _AGREED = "verdict", "agreed"
-_FIX = "the same accelerator= and process_group_backend= on every node"
+_FIX = "give the same accelerator= and process_group_backend= on every node"
 
 
 def meet(
@@ -255,9 +255,7 @@ def _gather(meeting: _Meeting, answers: dict[int, str], world_size: int, node_si
             found = f"{say_ranks(missing)} did not answer in {limit:g} s"
             if meeting.has_users_address and max(answers) < node_size < world_size:
                 raise TimeoutError(found)  # the address may lead the other nodes elsewhere
-            raise CollectiveError(
-                f"{found}: not started, or without a strategy of Northbridge. Fix: read the output there"
-            )
+            raise CollectiveError(f"{found}: not started, or without a strategy of Northbridge. Fix: read their output")
         if missing and not told and now - began > ANSWER_SECONDS:
             told = True
             logger.warning("rank 0 still waits for %s, up to %g s", say_ranks(missing), limit)
@@ -306,7 +304,7 @@ def _answer(meeting: _Meeting, own: str, rank: int) -> None:
         raise _error_of_silence([0], seconds, rank, own) from error
     except RuntimeError as error:
         raise CollectiveError(
-            f"rank 0 ended before it met the other ranks: rank {rank} lost it. Fix: read its output"
+            f"rank 0 ended before the ranks had met, and rank {rank} lost it. Fix: read the output of rank 0"
         ) from error
     if verdict != _AGREED:
         raise CollectiveError(verdict)

@@ -16,7 +16,9 @@ from northbridge.lightning.namespaces import NAMESPACES
 OLDEST, BEYOND = Version("2.4"), Version("2.8.dev0")
 NEWEST_TESTED = Version("2.6.6")
 MALICIOUS = frozenset({Version("2.6.2"), Version("2.6.3")})
-"""Malicious uploads (GHSA-w37p-236h-pfx3); Northbridge does not touch them. Lightning's repository said 2.6.2, too."""
+"""Malicious uploads (GHSA-w37p-236h-pfx3), which Northbridge does not touch.
+
+Lightning's repository had the version 2.6.2, too."""
 
 INSTALL = "pip install 'lightning>=2.4,!=2.6.2,!=2.6.3,<2.8' 'pytorch-lightning>=2.4,!=2.6.2,!=2.6.3,<2.8'"
 """The command that installs a supported Lightning. It names both: lightning 2.6.6 requires any pytorch-lightning."""

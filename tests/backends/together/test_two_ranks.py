@@ -53,5 +53,5 @@ def test_nodes_with_other_chips_name_them(tmp_path: Path, strategy: str) -> None
     for rank, node in enumerate(nodes):
         ran = wait(node, script, tmp_path / f"{rank}.txt")
         assert ran.status == 1, ran.said
-        assert "CollectiveError: rank 0 trains on hpu (hccl), rank 1 on sdaa (tccl). Fix: the same acc" in ran.said
+        assert "CollectiveError: rank 0 trains on hpu (hccl), rank 1 on sdaa (tccl). Fix: give the same" in ran.said
         assert "loopback address leads each node to itself (" not in ran.said

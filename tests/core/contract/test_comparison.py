@@ -203,7 +203,7 @@ def test_a_wheel_is_read_up_to_limits(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("northbridge.contract.wheel._MOST_PARSED", 1000)
     wheel = Wheel(path)
     wheel.tree("torch_acme.part_0")
-    with pytest.raises(WheelError, match="more than 0 MiB of source would have to be read"):
+    with pytest.raises(WheelError, match=r"has more than 0 MiB of source to read\. Fix: give another one"):
         wheel.tree("torch_acme.part_1")
 
     monkeypatch.setattr("northbridge.contract.wheel._MOST_BYTES", 599)
@@ -211,7 +211,7 @@ def test_a_wheel_is_read_up_to_limits(tmp_path: Path, monkeypatch: pytest.Monkey
         wheel.text("torch_acme.part_2")
 
     monkeypatch.setattr("northbridge.contract.wheel._MOST_FILES", 3)
-    with pytest.raises(WheelError, match="has 4 files; 3 are the most that are read"):
+    with pytest.raises(WheelError, match=r"has 4 files, more than 3\. Fix: give another one"):
         Wheel(path)
 
 

@@ -91,4 +91,4 @@ def test_a_parser_that_crashes_is_an_error(wheel: Path, monkeypatch: pytest.Monk
     code, said = doctor("sdaa", "--wheel", str(wheel))
 
     assert code == 2
-    assert f"{wheel.name}: the process that reads it was killed by SIGABRT. Fix: give another wheel" in said
+    assert f"{wheel.name}: the process that read it was killed by SIGABRT. Fix: give another wheel" in said

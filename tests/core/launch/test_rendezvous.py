@@ -17,10 +17,8 @@ from northbridge.conformance.runs.ports import reserve_port
 from northbridge.errors import CollectiveError
 from northbridge.launch import rendezvous
 
-FIX = ". Fix: the same accelerator= and process_group_backend= on every node"
-ABSENT = (
-    "ranks 2, 3 did not answer in 1 s: not started, or without a strategy of Northbridge. Fix: read the output there"
-)
+FIX = ". Fix: give the same accelerator= and process_group_backend= on every node"
+ABSENT = "ranks 2, 3 did not answer in 1 s: not started, or without a strategy of Northbridge. Fix: read their output"
 SOON = timedelta(seconds=60)
 
 Meet = Callable[..., "Future[Store | None]"]
@@ -180,7 +178,7 @@ def test_rank_0_that_ends_meanwhile_is_named(begin: Meet, port: int) -> None:
 
     del meeting, store
 
-    assert errors(rank) == ["rank 0 ended before it met the other ranks: rank 1 lost it. Fix: read its output"]
+    assert errors(rank) == ["rank 0 ended before the ranks had met, and rank 1 lost it. Fix: read the output of rank 0"]
 
 
 def test_kept_error_does_not_keep_the_port(begin: Meet, port: int) -> None:

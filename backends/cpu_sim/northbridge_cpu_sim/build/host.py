@@ -26,7 +26,7 @@ def check_host() -> None:
 def check_sole_accelerator(device_type: str) -> None:
     """Raise :class:`HostError` if torch has another accelerator here: it refuses a second one with a key of its own.
 
-    Support for another one that torch was built with does not matter without a device of it: ``device/hooks.h``.
+    An accelerator without a device here does no harm, even if torch was built for it: see ``device/hooks.h``.
     """
     other = torch.accelerator.current_accelerator(check_available=True)
     if other is not None and other.type != device_type:

@@ -50,15 +50,15 @@ def names_indices(asked: object) -> bool:
 
 
 def reject_more_than_processes(devices: object) -> None:
-    """Raise :class:`DevicesError` if ``devices``, of Lightning's CPU accelerator, are more than processes can be.
+    """Raise :class:`DevicesError` if ``devices=`` of Lightning's CPU accelerator exceeds the number of processes.
 
-    It makes a device for each process, before anything else is checked.
+    The accelerator makes a device for each process, before anything else is checked.
     """
     number = int(devices.strip()[:20]) if isinstance(devices, str) and devices.strip().isdecimal() else devices
     if isinstance(number, int) and number > MOST_PROCESSES:
         raise DevicesError(
-            f"{show_devices(devices)} asks for a process on the CPU for each, but a machine has at most"
-            f" {MOST_PROCESSES}. Fix: ask for fewer"
+            f"{show_devices(devices)}: each CPU device is a process, and a machine has at most {MOST_PROCESSES}. Fix:"
+            " ask for fewer"
         )
 
 

@@ -1,6 +1,6 @@
-"""Names of the ranks that died: before this one failed, as a library that loses connections cannot name them, or later.
+"""Names of the ranks that died, in the error of this rank or at the end of its process.
 
-A rank that dies after the last collective fails no other rank.
+A library that loses a connection cannot name the other rank. A rank that dies after the last collective fails no other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def note_scripts(launcher: Any, rank: int) -> None:
 
 
 def _end_as_ranks_end() -> None:
-    if not _scripts or has_failed():  # its error names them, or it has ended them
+    if not _scripts or has_failed():  # this process's error names them, or it has ended them
         return
     deadline = time.monotonic() + END_SECONDS
     while not any(codes := [each.poll() for each in _scripts.values()]) and None in codes:

@@ -36,8 +36,8 @@ class Float8Precision:
 
     A ``torch.nn.Linear`` becomes the engine's layer when the strategy sets the model up; it keeps its parameters, and
     their names in checkpoints, which open without float8. Layers whose dimensions the engine does not support (torchao:
-    multiples of 16), subclasses of ``torch.nn.Linear`` and the layers in ``skip`` stay as they are; a log line names
-    them. Float8 layers return bfloat16.
+    multiples of 16), layers whose weight is computed, subclasses of ``torch.nn.Linear`` and the layers in ``skip`` stay
+    as they are; a log line names them. Float8 layers return bfloat16.
 
     ``Trainer(plugins=northbridge.Float8Precision())``: an object is of no namespace of Lightning until a Trainer or a
     Fabric gets it, which gives it that namespace's class.
@@ -68,14 +68,14 @@ class Float8Precision:
 
     @property
     def given(self) -> tuple[Any, ...]:
-        """The arguments, by which two objects of this class compute the same."""
+        """The arguments. Two objects with the same arguments compute the same."""
         return self.engine, self.recipe, self.skip
 
     def use_for(self, module: torch.nn.Module) -> None:
-        """Let the next run of ``module`` use this precision, also if its Trainer was made before, or without it.
+        """Let the next run of ``module`` use this precision, even if its Trainer was made before or without it.
 
-        The run is on one of Northbridge's chips. It raises :class:`ArgumentsError` if its Trainer has another precision
-        than float8, "32-true" and "bf16-mixed".
+        The run must be on one of Northbridge's chips. It raises :class:`ArgumentsError` if its Trainer has another
+        precision than float8, "32-true" and "bf16-mixed".
         """
         request(module, self)
 

@@ -71,14 +71,14 @@ class Float8Inference:
 
     @property
     def given(self) -> tuple[Any, ...]:
-        """The arguments, by which two objects of this class compute the same."""
+        """The arguments. Two objects with the same arguments compute the same."""
         return self.stage, self._prefix, self.config
 
     def use_for(self, module: torch.nn.Module) -> None:
-        """Let the next run of ``module`` use this precision, also if its Trainer was made before, or without it.
+        """Let the next run of ``module`` use this precision, even if its Trainer was made before or without it.
 
-        The run is on one of Northbridge's chips. It raises :class:`ArgumentsError` if its Trainer has another precision
-        than float8, "32-true" and "bf16-mixed".
+        The run must be on one of Northbridge's chips. It raises :class:`ArgumentsError` if its Trainer has another
+        precision than float8, "32-true" and "bf16-mixed".
         """
         request(module, self)
 

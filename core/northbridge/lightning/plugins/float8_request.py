@@ -1,4 +1,4 @@
-"""Float8 that a script asks for by its module, as vendors' ``convert_modules(module)`` do, whichever Trainer it is."""
+"""Requests for float8 that a module brings to its next run, as after a vendor's ``convert_modules(module)``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
 
 _REQUEST = "_northbridge_float8"
-"""The attribute of the module, with which it is copied and pickled: the plugin of its next run."""
+"""The module's attribute with the plugin of its next run. It is copied and pickled with the module."""
 
 _REPLACED = "_northbridge_replaced_precision"
 """The attribute of a strategy: the module whose plugin it has, and the precision that it had before."""
@@ -24,7 +24,7 @@ def request(module: torch.nn.Module, plugin: Any) -> None:
 def settle(module: torch.nn.Module, plugin: Any | None) -> None:
     """Forget the request of ``module``, which is set up with ``plugin``.
 
-    Raises :class:`ArgumentsError` if that is another float8 than was asked for, or none.
+    Raises :class:`ArgumentsError` if the run has another plugin than the requested one, or none.
     """
     module = _original(module)
     asked = vars(module).get(_REQUEST)
@@ -32,17 +32,17 @@ def settle(module: torch.nn.Module, plugin: Any | None) -> None:
         return
     if not _is_same(plugin, asked):
         raise ArgumentsError(
-            f"float8 was asked for {type(module).__name__}, and this run does not have it. Fix: give the plugin that"
-            " was asked to the Fabric or Trainer: plugins=[…]"
+            f"{type(module).__name__} is to run in float8, and this run does not have its plugin. Fix: give it to the"
+            " Fabric or Trainer: plugins=[…]"
         )
     del vars(module)[_REQUEST]
 
 
 def use_requested(strategy: Any) -> None:
-    """Give a Trainer's ``strategy`` the precision that was asked for its module, if any.
+    """Give a Trainer's ``strategy`` the precision that its module requests, if any.
 
-    The Trainer was made before, or without it. Raises :class:`ArgumentsError` if it has another precision than float8,
-    "32-true" and "bf16-mixed", or if float8 was asked for a part of the module.
+    The Trainer was made before the request, or without that precision. Raises :class:`ArgumentsError` if it has another
+    one than float8, "32-true" and "bf16-mixed", or if a part of the module has the request.
     """
     model = strategy.lightning_module
     if not isinstance(vars(model).get("_modules"), dict):  # a mock of a module
@@ -58,7 +58,7 @@ def use_requested(strategy: Any) -> None:
         return
     if name:
         raise ArgumentsError(
-            f"float8 was asked for {name!r}, a part of {type(model).__name__}. Fix: convert the whole module"
+            f"{name!r} is to run in float8, and is a part of {type(model).__name__}. Fix: convert the whole module"
         )
     if not _is_same(mine, asked):
         kind, own = type(mine), strategy.siblings
@@ -66,7 +66,7 @@ def use_requested(strategy: Any) -> None:
         replaceable = kind is plugins.Precision or (kind is plugins.MixedPrecision and mine.precision == "bf16-mixed")
         if not replaceable and not isinstance(mine, (own.float8_precision, own.float8_inference)):
             raise ArgumentsError(
-                f"float8 was asked for {type(model).__name__}, and its Trainer has {kind.__name__}. Fix: leave"
+                f"{type(model).__name__} is to run in float8, and its Trainer has {kind.__name__}. Fix: leave"
                 " precision=, plugins= and strategy= out"
             )
         asked.__class__ = getattr(own, asked.field)

@@ -59,7 +59,7 @@ def reject_inference_mode(backend: str, _module: object, _inputs: object) -> Non
 def reject_data_parallel(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
     """Raise :class:`UnsupportedError` if a part of ``module`` would spread its batch over devices, as the chip cannot.
 
-    A ``torch.nn.DataParallel`` that was made before torch knew the chip calls its module as it is.
+    A ``torch.nn.DataParallel`` without devices passes: it was made before torch knew the chip, and spreads nothing.
     """
     from torch.nn import DataParallel
 

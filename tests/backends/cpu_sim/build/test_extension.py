@@ -330,7 +330,7 @@ def refuse_to_read(_path: Path) -> NoReturn:
     raise OSError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def test_another_chips_build_is_neither_waited_for_nor_removed(place: Place) -> None:
+def test_build_of_another_key_is_left_alone(place: Place) -> None:
     """As that of another Python or torch; what a killed build of one has left is removed."""
     place.cache.mkdir(mode=0o700)
     running, killed = place.cache / f"building-{'a' * 32}-1", place.cache / f"building-{'b' * 32}-2"

@@ -82,7 +82,7 @@ def test_no_machine_has_as_many_processes(devices: int | str) -> None:
         Trainer(accelerator="cpu", devices=devices)
 
     assert str(refusal.value).endswith(
-        " asks for a process on the CPU for each, but a machine has at most 4194304. Fix: ask for fewer"
+        ": each CPU device is a process, and a machine has at most 4194304. Fix: ask for fewer"
     )
     assert str(refusal.value).startswith("devices=")
     assert len(str(refusal.value)) < 400

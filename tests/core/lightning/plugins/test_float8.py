@@ -249,12 +249,12 @@ def test_a_module_brings_its_precision_to_a_run(name: str) -> None:
     assert asked_for(namespace, northbridge.Float8Precision(skip=["net.1"]), plugins=mine).precision_plugin is mine
 
 
-def test_a_module_brings_no_precision_against_anothers() -> None:
+def test_requested_float8_keeps_other_precisions() -> None:
     with pytest.raises(northbridge.ArgumentsError) as caught:
         asked_for(NAMESPACES["lightning.pytorch"], northbridge.Float8Precision(), precision="64-true")
 
     assert str(caught.value) == (
-        "float8 was asked for LightningModule, and its Trainer has DoublePrecision. Fix: leave precision=, plugins= and"
+        "LightningModule is to run in float8, and its Trainer has DoublePrecision. Fix: leave precision=, plugins= and"
         " strategy= out"
     )
 
@@ -263,11 +263,14 @@ def test_float8_is_asked_for_a_whole_module() -> None:
     with pytest.raises(northbridge.ArgumentsError) as caught:
         asked_for(NAMESPACES["lightning.pytorch"], northbridge.Float8Precision(), part=True)
 
-    assert str(caught.value) == "float8 was asked for 'net', a part of LightningModule. Fix: convert the whole module"
+    assert (
+        str(caught.value)
+        == "'net' is to run in float8, and is a part of LightningModule. Fix: convert the whole module"
+    )
 
 
 @pytest.mark.parametrize("own", [None, northbridge.Float8Precision("emulating")])
-def test_a_fabric_without_what_was_asked_refuses(own: Any) -> None:
+def test_fabric_without_requested_float8_fails(own: Any) -> None:
     net = model()
     asked: Any = northbridge.Float8Precision()
     asked.use_for(net)
@@ -276,8 +279,8 @@ def test_a_fabric_without_what_was_asked_refuses(own: Any) -> None:
         Fabric(accelerator="cpu_sim", devices=1, plugins=own).setup_module(net)
 
     assert str(caught.value) == (
-        "float8 was asked for Sequential, and this run does not have it. Fix: give the plugin that was asked to the"
-        " Fabric or Trainer: plugins=[…]"
+        "Sequential is to run in float8, and this run does not have its plugin. Fix: give it to the Fabric or Trainer:"
+        " plugins=[…]"
     )
     assert chosen(Fabric(accelerator="cpu_sim", devices=1, plugins=asked).setup_module(net)) != []
 

@@ -1,4 +1,4 @@
-"""torch's functions that a thread replaces are replaced for no other thread, and for no longer."""
+"""A thread that replaces a function of torch: other threads keep theirs, and nothing remains afterwards."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_linear_layer_in_less_precision_is_named() -> None:
     ]
 
 
-def test_a_spectral_norm_goes_no_step_on() -> None:
+def test_spectral_norm_is_not_moved_by_set_up() -> None:
     """It does whenever its weight is read, and would train to other numbers than on the CPU."""
     layer = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(4, 3))
     before = [each.clone() for each in layer.buffers()]
