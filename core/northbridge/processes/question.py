@@ -28,7 +28,7 @@ LITTLE_CPU_S = 5.0
 SECOND_TRY = 3.0
 """The limit of the second try, as a multiple of the first limit."""
 
-TOOK_LONGER = "took longer than"
+LIMIT_EXCEEDED = "took longer than"
 PATIENCE = "try when this machine is less busy, check the driver, raise NORTHBRIDGE_DETECT_TIMEOUT"
 """Advice if a limit is exceeded."""
 
@@ -52,7 +52,7 @@ def longest(limit: float) -> float:
 def describe_timeout(*limits: float, name: str) -> str:
     """Return the end of the message that backend ``name`` exceeded the limit, or those of two tries."""
     spent = ", and in a second try than ".join(f"{limit:g} s" for limit in limits)
-    return f"{TOOK_LONGER} {spent}. Fix: {PATIENCE}, or set NORTHBRIDGE_DISABLE={name}"
+    return f"{LIMIT_EXCEEDED} {spent}. Fix: {PATIENCE}, or set NORTHBRIDGE_DISABLE={name}"
 
 
 def ask(

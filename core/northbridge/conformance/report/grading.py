@@ -10,7 +10,7 @@ from northbridge.conformance.report.report import INTERRUPTED, NOT_ASKED, ClaimR
 from northbridge.conformance.runner.event_log import Ended, Planned
 from northbridge.conformance.runner.supervisor import Course
 from northbridge.conformance.verdict import Ending, Verdict, judge
-from northbridge.processes.question import TOOK_LONGER
+from northbridge.processes.question import LIMIT_EXCEEDED
 
 _UNTAGGED_ADVICE = "Read the evidence; docs/prove-your-backend.md says how to run this test alone."
 
@@ -158,7 +158,7 @@ def _advise(verdict: Verdict, test: Planned, ended: Ended) -> str:
             "Make the chip's results repeatable, as by deterministic kernels, and let it add gradients up in float32;"
             " until then the level is withheld."
         )
-    if verdict is Verdict.TIMEOUT and TOOK_LONGER in ended.evidence:
+    if verdict is Verdict.TIMEOUT and LIMIT_EXCEEDED in ended.evidence:
         return "Run the suite again when this machine is less busy. If it is not busy, the driver hangs."
     if verdict is Verdict.NOT_RUN:
         return "Run the suite on a machine that allows it; until then the level is withheld."
