@@ -143,13 +143,13 @@ def test_the_log_names_layers_that_stay(build: Build, logged: list[str]) -> None
     plugin = precision_of(build(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Precision(skip=["1"])))
 
     net = model()
-    net.append(torch.nn.utils.spectral_norm(torch.nn.Linear(16, 16)))  # float8 would lose the norm
+    net.add_module("normed", torch.nn.utils.spectral_norm(nn.Linear(16, 16)))  # float8 would lose the norm
 
     plugin.convert_module(net)
 
     assert logged[-1] == (
         "Training 1 linear layer in float8 with rounding; not in float8: 1.0 (skip=), 2 (a Own, not torch.nn.Linear),"
-        " head (16 x 10, not multiples of 16), 4 (its weight is computed from others)"
+        " head (16 x 10, not multiples of 16), normed (its weight is computed from others)"
     )
 
 
