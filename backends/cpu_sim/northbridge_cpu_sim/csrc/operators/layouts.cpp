@@ -48,11 +48,20 @@ void refuse_quantized(const c10::OperatorHandle& op, c10::DispatchKeySet, torch:
   refuse(op, "quantized", "call dequantize()");
 }
 
-} // namespace
-
 #define CHIP_COMPRESSED_KEY C10_CONCATENATE(SparseCsr, CHIP_KEY)
 #define CHIP_NESTED_KEY C10_CONCATENATE(NestedTensor, CHIP_KEY)
 #define CHIP_QUANTIZED_KEY C10_CONCATENATE(Quantized, CHIP_KEY)
+
+// Of some keys torch has these kernels itself, and warns of another one.
+template <typename Kernel>
+void add_if_missing(torch::Library& m, const char* name, const char* overload, Kernel* kernel) {
+  const auto op = c10::Dispatcher::singleton().findSchema({std::string("aten::") + name, overload});
+  if (op.has_value() && !op->hasKernelForDispatchKey(c10::DispatchKey::CHIP_NESTED_KEY)) {
+    m.impl(*overload ? (std::string(name) + "." + overload).c_str() : name, kernel);
+  }
+}
+
+} // namespace
 
 TORCH_LIBRARY_IMPL(_, CHIP_COMPRESSED_KEY, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_compressed>());
@@ -74,12 +83,12 @@ TORCH_LIBRARY_IMPL(_, CHIP_NESTED_KEY, m) {
 
 TORCH_LIBRARY_IMPL(aten, CHIP_NESTED_KEY, m) {
   // Torch's own, correct for any device: they copy the memory, or view it.
-  m.impl("_to_copy", at::native::_to_copy_nested);
-  m.impl("copy_", at::native::copy_nested_);
-  m.impl("detach", at::native::detach);
-  m.impl("empty_like", at::native::empty_like_nested);
-  m.impl("unbind.int", at::native::NestedTensor_unbind);
-  m.impl("values", at::native::values_nested);
+  add_if_missing(m, "_to_copy", "", &at::native::_to_copy_nested);
+  add_if_missing(m, "copy_", "", &at::native::copy_nested_);
+  add_if_missing(m, "detach", "", &at::native::detach);
+  add_if_missing(m, "empty_like", "", &at::native::empty_like_nested);
+  add_if_missing(m, "unbind", "int", &at::native::NestedTensor_unbind);
+  add_if_missing(m, "values", "", &at::native::values_nested);
 }
 
 TORCH_LIBRARY_IMPL(_, CHIP_QUANTIZED_KEY, m) {
