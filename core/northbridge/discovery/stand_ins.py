@@ -6,10 +6,11 @@ A name that the vendor has and the simulation lacks is an error that says so.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -26,8 +27,8 @@ class StandIns(MetaPathFinder):
 
     def __init__(self, backend: str, simulation: Simulation) -> None:
         self.backend = backend
-        self.places = simulation.stand_ins
-        self.instead = simulation.instead
+        self.places: Mapping[str, Path] = simulation.stand_ins
+        self.instead: Mapping[str, str] = simulation.instead
         self.chip: str = simulation.chip or backend
         self.page: str = simulation.page or f"the documentation of backend {backend!r}"
 
