@@ -77,18 +77,18 @@ class GroupMadeOnce(right.Collective):
 
 @right.wrong
 class JobsMeet(right.Collective):
-    """All jobs of a machine meet at one port."""
+    """All jobs of a machine meet at one port, whatever store their ranks were given."""
 
-    def initialize(self, **given):
+    def initialize(self, *, store=None, **given):
         os.environ["MASTER_PORT"] = "29511"
         super().initialize(**given)
 
 
 @right.wrong
 class MeetsOnItself(right.Collective):
-    """Ranks look for rank 0 on their own machine, whatever MASTER_ADDR says."""
+    """Ranks look for rank 0 on their own machine, whatever MASTER_ADDR says, and whatever store they were given."""
 
-    def initialize(self, **given) -> None:
+    def initialize(self, *, store=None, **given) -> None:
         os.environ["MASTER_ADDR"] = "127.0.0.1"
         super().initialize(**given)
 
