@@ -136,6 +136,11 @@ class Fake:
         on_chip = x.device.type != "cpu"
         if self.name == "crash" and on_chip or self.name == "crash everywhere":
             os.kill(os.getpid(), 11)
+        if self.name == "writes beyond" and x.layout is torch.strided and x.numel():
+            if on_chip:
+                os.kill(os.getpid(), 6)
+            reach = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride())) + 1
+            x.as_strided((1,), (1,), x.storage_offset() + reach).fill_(1)
         if self.name == "refused" or self.name == "refused on the CPU" and not on_chip:
             raise RuntimeError("wrong shape")
         if self.name == "raw":
@@ -151,7 +156,7 @@ worker.main()
 
 def test_a_process_that_crashes_is_a_fork_of_an_overload(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "WORKER", ("-W", "ignore", "-c", FAKES))
-    right = ("right", "refused", "crash everywhere", "fresh")
+    right = ("right", "refused", "crash everywhere", "fresh", "writes beyond")
     wrong = {
         "crash": "4 of 4 calls fail: call 0: ended its process by SIGSEGV",
         "raw": "4 of 0 calls fail: call 0: raises RuntimeError: false INTERNAL ASSERT FAILED",
