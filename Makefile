@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin
 ENGINES := .engines
+# The distributions of this repository.
+FOLDERS := . conformance $(patsubst %/pyproject.toml,%,$(wildcard backends/*/pyproject.toml))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast test-all chips engines conformance ops zoo soak gpu gpu-wheels check mypy pyright bench docs shown matrix compat contract-npu clean
@@ -30,7 +32,7 @@ chips: setup # compile the simulated chips, where they are not in the cache
 
 engines: $(ENGINES)/.ready ## put DeepSpeed, Ray, float8 libraries and models into .engines, apart from .venv: 860 MB
 
-conformance: setup chips engines ## prove the three simulated chips up to C3; writes conformance/*/index.html
+conformance: setup chips engines ## prove the three simulated chips up to C3; writes conformance-reports/*/index.html
 	@echo "make conformance: the suite on cpu_sim, hpu and sdaa side by side; about 10 minutes on 2 cores"
 	@$(RUN)/python -m tests.conformance
 
@@ -58,7 +60,7 @@ check: setup ## run the linter, the formatter, both type checkers, and the check
 	$(RUN)/ruff format --check .
 	$(RUN)/codespell
 	$(RUN)/python -m tests.words
-	$(RUN)/deptry core backends/cpu_sim backends/hpu backends/sdaa backends/xpu backends/npu
+	@for folder in $(FOLDERS); do (cd $$folder && $(CURDIR)/$(RUN)/deptry .) || exit; done
 	$(RUN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/tests.yml \
 		backends/xpu/.github/workflows/ci.yml backends/npu/.github/workflows/ci.yml
 	$(RUN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/chip.yml
@@ -97,7 +99,7 @@ compat: setup ## run the chip's tests with another torch: TORCH=2.15.0; writes d
 	@$(RUN)/python -m tests.compat $(TORCH)
 
 clean: ## remove the environments and what the tools left
-	rm -rf $(VENV) $(ENGINES) .compat .gpu site dist conformance .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(ENGINES) .compat .gpu site dist conformance-reports .mypy_cache .ruff_cache .pytest_cache
 
 $(ENGINES)/.ready: constraints-engines.txt | setup
 	@rm -rf $(ENGINES)
@@ -109,7 +111,7 @@ $(ENGINES)/.ready: constraints-engines.txt | setup
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml constraints.txt backends/xpu/pyproject.toml backends/npu/pyproject.toml
+$(VENV)/.ready: constraints.txt $(addsuffix /pyproject.toml,$(FOLDERS))
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 		{ echo "Python 3.11 was not found: install it, or say make PYTHON=/path/to/python3.11"; exit 1; }
 	@command -v g++ >/dev/null || { echo "no C++ compiler was found: apt install g++ (the simulated chip is compiled on first use)"; exit 1; }
@@ -118,8 +120,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt backends/xpu/pyproject.toml backe
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt "pip==26.3"
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --group dev
-	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[conformance]"
-	@$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e ./backends/xpu -e ./backends/npu
+	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation $(addprefix -e ./,$(FOLDERS))
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade --target $(VENV)/science --group science
 	@printf '../../../science\nimport os; "SHORT_PROCESS" in os.environ and __import__("short_process")\n' \
 		> $(VENV)/lib/python3.11/site-packages/science.pth

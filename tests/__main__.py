@@ -29,7 +29,7 @@ from xml.etree import ElementTree
 import pytest
 from tests.tiers import SAMPLED_BY, TIERS
 
-from northbridge.conformance.runs.shared_runs import FOLDER
+from northbridge_conformance.runs.shared_runs import FOLDER
 
 PYTEST = (sys.executable, "-m", "pytest", "--durations=25", "--durations-min=5")
 _FINE = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
@@ -64,11 +64,19 @@ _PROOF = ("tests/backends/simulated/test_conformance.py::TestProof",)
 
 SUITES = (
     Suite("hpu", ("tests/backends/hpu", "tests/backends/simulated"), "hpu", ("standard", "full")),
-    Suite("the rest", ("--ignore=tests/core", "--ignore=tests/backends/cpu_sim", "--ignore=tests/conformance")),
-    Suite("the core", ("tests/core", "--ignore=tests/core/lightning")),
+    Suite(
+        "the rest",
+        (
+            "--ignore=tests/core",
+            "--ignore=tests/backends/cpu_sim",
+            "--ignore=tests/conformance",
+            "--ignore=tests/faults",
+        ),
+    ),
+    Suite("the core", ("tests/core", "tests/conformance", "--ignore=tests/core/lightning")),
     Suite("sdaa", ("tests/backends/sdaa", "tests/backends/simulated"), "sdaa", ("standard", "full")),
     Suite("cpu_sim", ("tests/backends/cpu_sim",)),
-    Suite("wrong backends", ("tests/conformance",), tiers=("standard", "full")),
+    Suite("wrong backends", ("tests/faults",), tiers=("standard", "full")),
     Suite("Lightning", ("tests/core/lightning",)),
     Suite("simulated xpu", _ON_INTEL, "xpu", ("full",)),
     Suite("simulated npu", (*_PROOF, *_ON_ASCEND), "npu", ("full",)),

@@ -11,7 +11,11 @@ from pathlib import Path
 from northbridge import _HOME
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = (ROOT / "core" / "northbridge", *sorted((ROOT / "backends").glob("*/northbridge_*")))
+PACKAGES = (
+    ROOT / "core" / "northbridge",
+    ROOT / "conformance" / "northbridge_conformance",
+    *sorted((ROOT / "backends").glob("*/northbridge_*")),
+)
 _DOTTED = re.compile(r"\bnorthbridge(?:_\w+)?(?:\.\w+)+")
 
 

@@ -30,11 +30,11 @@ ROOMS = (
     "flight_recorder",
     "launch",
     "autoload",
+    "conformance",
     "discovery",
     "graphs",
     "lightning",
     "diagnostics",
-    "conformance",
     "cli",
 )
 """The rooms of the core, the lowest first: each imports from those before it alone."""

@@ -25,8 +25,8 @@ from tests.tiers import TIERS
 
 import northbridge
 import northbridge_cpu_sim
-from northbridge.conformance.report.report import Report
-from northbridge.conformance.verdict import Verdict
+from northbridge_conformance.report.report import Report
+from northbridge_conformance.verdict import Verdict
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "northbridge"
@@ -104,7 +104,7 @@ def test_wheel_leaves_ci_machinery_out(listing: list[str]) -> None:
     """Code that forks for this repository's tests, or breaks a backend on purpose, is in tests/."""
     ours = re.compile(r"fork|mutat|hunt|wrong_backends")
 
-    assert [name for name in listing if name.startswith("northbridge/conformance/") and ours.search(name)] == []
+    assert [name for name in listing if name.startswith("northbridge_conformance/") and ours.search(name)] == []
 
 
 def test_the_wheel_announces_its_entry_points(wheel: Path, listing: list[str]) -> None:

@@ -51,9 +51,9 @@ tests/core/test_ standard
     standard public_names.py::test_errors_and_autoload_import_the_standard_library
     full damaged_input.py::test_changed_report_that_was_sealed_again
 tests/core/cli/ standard
-tests/core/conformance/ fast
+tests/conformance/ fast
     standard report/pages/test_compare_command.py report/test_command.py report/test_facts.py runs/test_question.py
-    standard test_run.py runs/test_stacks.py test_pytest_plugin.py test_suite.py
+    standard test_run.py runs/test_stacks.py test_pytest_plugin.py test_suite.py test_proving.py
     standard tests/device/test_operation_table.py::test_they_are_called_as_in_torchs_own_database
     full report/pages/test_browser.py runner/test_supervisor.py test_third_party.py tests/plugin/
     full report/test_command.py::test_part_of_the_suite_is_told_test_by_test report/test_command.py::test_sigterm
@@ -110,7 +110,7 @@ tests/backends/together/ full
 tests/bench/ fast
     full test_bench.py
 tests/compat/ fast
-tests/conformance/ standard
+tests/faults/ standard
     full test_drawn_faults.py::test_eight_of_ten_are_found test_lazy_faults.py test_other_rounding.py
     full test_wrong_backends.py::test_error_fails_its_own_test_alone
     full test_wrong_backends.py::test_it_is_caught_on_a_chip_that_rounds

@@ -96,7 +96,7 @@ def main(root: Path) -> int:
     faults, messages = [], []
     for path in sorted(root.rglob("*.[mp][dy]")):
         where = path.relative_to(root)
-        if where.parts[0].startswith(".") or where.parts[0] in ("site", "dist", "conformance"):
+        if where.parts[0].startswith(".") or where.parts[0] in ("site", "dist"):
             continue
         if path.suffix == ".md":
             found = read_page(path.read_text())

@@ -211,7 +211,7 @@ class NamespaceError(NorthbridgeError):
 
 
 class InstallationError(NorthbridgeError):
-    """A distribution's metadata cannot be read, and with it no distribution's entry points."""
+    """A distribution's metadata cannot be read, and with it no entry points; or the suite's distribution is missing."""
 
 
 class ReportError(NorthbridgeError):

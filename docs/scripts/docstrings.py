@@ -10,9 +10,9 @@ from typing import Any
 import griffe
 
 from northbridge.capabilities import Capabilities
-from northbridge.conformance.levels import LEVELS
 from northbridge.lightning.classes import COMBINATIONS
 from northbridge.lightning.namespaces import NAMESPACES
+from northbridge_conformance.levels import LEVELS
 
 _ROLE = re.compile(r":(?:class|func|meth|attr|data|mod):`([\w.]+)`")
 
@@ -25,7 +25,7 @@ def _describe_classes() -> dict[str, str]:
             texts[f"{namespace.home}.{row.name}"] = f"{inspect.getdoc(row.mixins[-1])}{stock}"
     for name, level in LEVELS.items():
         tests = ", ".join(f"`{each.__name__.removesuffix('Tests')}`" for each in level.classes)
-        texts[f"northbridge.conformance.levels.{name}"] = f"{level.title}: {tests}."
+        texts[f"northbridge_conformance.levels.{name}"] = f"{level.title}: {tests}."
     return texts
 
 

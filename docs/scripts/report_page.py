@@ -8,8 +8,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
-from northbridge.conformance.report.pages.html import render_page
-from northbridge.conformance.report.report import CHANGED, Report
+from northbridge_conformance.report.pages.html import render_page
+from northbridge_conformance.report.report import CHANGED, Report
 
 
 def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:

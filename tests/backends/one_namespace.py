@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Suite
+from northbridge_conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Suite
 
 
 def in_one_namespace_of_a_kind(*suites: type[Suite]) -> tuple[type[Suite], ...]:

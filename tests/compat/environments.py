@@ -14,7 +14,8 @@ FOLDER = ROOT / ".compat"
 OLDEST = Version("2.13")
 """The simulated chip compiles with no older torch."""
 
-_DESCRIPTIONS = (ROOT / "pyproject.toml", ROOT / "constraints.txt")
+_DISTRIBUTIONS = (ROOT, ROOT / "conformance", *sorted(each.parent for each in ROOT.glob("backends/*/pyproject.toml")))
+_DESCRIPTIONS = (ROOT / "constraints.txt", *(each / "pyproject.toml" for each in _DISTRIBUTIONS))
 
 
 class EnvironmentRefusedError(Exception):
@@ -48,14 +49,13 @@ def prepare(torch: Version) -> Path:
         return python
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     constraints = folder / "constraints.txt"
-    constraints.write_text(constraints_with(torch, _DESCRIPTIONS[1].read_text()))
+    constraints.write_text(constraints_with(torch, _DESCRIPTIONS[0].read_text()))
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", str(constraints)]
     for packages in (
         ["pip==26.3"],  # older ones know no dependency groups
         [f"torch=={torch}"],
         ["--group", "dev"],
-        ["--no-build-isolation", "-e", ".[conformance]"],
-        ["--no-deps", "--no-build-isolation", "-e", "./backends/xpu"],
+        ["--no-build-isolation", *(f"--editable={each}" for each in _DISTRIBUTIONS)],
     ):
         ended = subprocess.run([*pip, *packages], cwd=ROOT, check=False)
         if ended.returncode != 0:

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from tests.conformance.proving import EARNED, prove
 
-from northbridge.conformance.runs.shared_runs import FOLDER
+from northbridge_conformance.runs.shared_runs import FOLDER
 from northbridge_cpu_sim import ROUNDING_OPTIONS
 
 CHIPS = tuple((os.environ.get("CHIPS") or "cpu_sim hpu sdaa").split())
-OUT = Path("conformance").absolute()
+OUT = Path("conformance-reports").absolute()
 """Where the reports go: a folder for each chip."""
 
 

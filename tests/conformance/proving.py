@@ -13,8 +13,8 @@ from tests.forks.suite import forking
 from tests.report_page import find_broken_links
 
 import northbridge.discovery.simulated
-from northbridge.conformance.report.pages.overview import FAILURES, of_verdict
-from northbridge.conformance.report.report import Report
+from northbridge_conformance.report.pages.overview import FAILURES, of_verdict
+from northbridge_conformance.report.report import Report
 
 LEVEL = "C3"
 EARNED = f"{LEVEL} (simulated)"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.conformance import proving
 from tests.conformance.proving import prove
-from tests.core.conformance.report.pages.conftest import passing, report_of, result
+from tests.conformance.report.pages.conftest import passing, report_of, result
 
-from northbridge.conformance.report.pages.folder import write_all
-from northbridge.conformance.report.report import Report
-from northbridge.conformance.verdict import Verdict
+from northbridge_conformance.report.pages.folder import write_all
+from northbridge_conformance.report.report import Report
+from northbridge_conformance.verdict import Verdict
 
 Command = Callable[..., None]
 

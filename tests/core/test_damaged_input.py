@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.core.conformance.report.pages.conftest import passing, report_of
+from tests.conformance.report.pages.conftest import passing, report_of
 from tests.core.flight_recorder.files import call_record, end_record, group_record, place_record, rank_record
 from tests.core.lightning.damage import damaged
 
 from northbridge.cli.app import main
-from northbridge.conformance.report.report import Report
 from northbridge.errors import ReportError
 from northbridge.untrusted.files import MOST_BYTES
+from northbridge_conformance.report.report import Report
 
 Record = dict[str, object]
 
@@ -212,7 +212,7 @@ def test_damaged_report(report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_changed_report_that_was_sealed_again(report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its digest fits, each thing in it is looked at."""
-    from northbridge.conformance.report import verification
+    from northbridge_conformance.report import verification
 
     monkeypatch.setattr(verification, "plan", lambda *_: {})
     monkeypatch.chdir(tmp_path)

@@ -75,7 +75,7 @@ import northbridge
 from northbridge.discovery import present
 from northbridge.discovery.installed import describe
 from northbridge.launch.cluster import Run, check_environment
-from northbridge.conformance.report.report import Report
+from northbridge_conformance.report.report import Report
 from northbridge.contract import contract_of, reject_broken
 from northbridge.lightning.accelerators.accelerator import load_with_hardware
 from northbridge.lightning.connector.auto import choose_auto

@@ -229,7 +229,7 @@ def test_a_bad_line_is_found(name: str, text: str, fault: str) -> None:
         ("a.md", "`pip install '.[lightning]' ./backends/npu --index-url https://x.y torch`, or `pip install` nothing"),
         ("a.yml", "- run: pip install torch${{ matrix.torch && format('=={0}', matrix.torch) }} -e ."),
         ("a.py", 'x = f"Fix: pip install torch=={version.base} --index-url https://x.y"'),
-        ("a.py", 'x = f"Fix: in a clone of Northbridge, pip install ./backends/{name}"'),
+        ("a.py", 'x = f"Fix: in a clone of Northbridge, pip install . ./backends/{name}"'),
         ("a.py", 'run([python, "-m", "pip", "install", f"lightning=={x}", f"pytorch-lightning=={x}", *more])'),
         ("a.md", "Northbridge, once installed, and `northbridge list`"),
     ],

@@ -9,9 +9,9 @@ from tests.core.conftest import TEMPLATE
 from tests.docs.page import PAGES, ROOT, samples
 
 from northbridge.capabilities import LEVEL_CLAIMS, Capabilities
-from northbridge.conformance.levels import LEVELS
-from northbridge.conformance.runner.supervisor import plan
-from northbridge.conformance.verdict import Verdict
+from northbridge_conformance.levels import LEVELS
+from northbridge_conformance.runner.supervisor import plan
+from northbridge_conformance.verdict import Verdict
 
 PAGE = "docs/prove-your-backend.md"
 

@@ -16,14 +16,14 @@ from mkdocs.structure.files import File, Files
 from tests.docs.page import ROOT
 
 import northbridge
-from northbridge.conformance.levels import LEVELS
 from northbridge.lightning.classes import COMBINATIONS
 from northbridge.lightning.namespaces import NAMESPACES
+from northbridge_conformance.levels import LEVELS
 
 PUBLIC = {
     *(f"northbridge.{name}" for name in northbridge.__all__),
     *(f"{each.home}.{row.name}" for each in NAMESPACES.values() for row in COMBINATIONS if each.host in row.hosts),
-    *(f"northbridge.conformance.levels.{name}" for name in LEVELS),
+    *(f"northbridge_conformance.levels.{name}" for name in LEVELS),
     *(f"{mixin.__module__}.{mixin.__qualname__}" for row in COMBINATIONS for mixin in row.mixins),
 }
 

@@ -16,8 +16,8 @@ from copier import run_copy
 from tests.core.conftest import TEMPLATE, copy_template
 from tests.forks.suite import forking
 
-from northbridge.conformance.report.report import Report
 from northbridge.discovery.installed import LIGHTNING_NAMES
+from northbridge_conformance.report.report import Report
 
 if sys.version_info >= (3, 11):
     import tomllib

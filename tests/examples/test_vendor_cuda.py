@@ -13,8 +13,8 @@ import torch
 from tests.core.conftest import Install, Site, install as install
 from tests.scripts import run_script
 
-from northbridge.conformance.report.report import Report
-from northbridge.conformance.verdict import Verdict
+from northbridge_conformance.report.report import Report
+from northbridge_conformance.verdict import Verdict
 
 VENDOR = Path(__file__).parents[2] / "examples" / "vendor_cuda"
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))

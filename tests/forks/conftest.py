@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.forks.processes import fork
 
-from northbridge.conformance.runs.processes import Process, start_afresh
+from northbridge_conformance.runs.processes import Process, start_afresh
 
 Begin = Callable[..., Process]
 ROOT = Path(__file__).parents[2]

@@ -17,13 +17,13 @@ from typing import IO
 from tests.forks.processes import fork
 
 import northbridge
-from northbridge.conformance.run import WORK
-from northbridge.conformance.runs.processes import CALLED_FIRST, Process, start_afresh, start_by
-from northbridge.conformance.runs.question import ANSWER, ask
-from northbridge.conformance.runs.run_environment import ONE_THREAD, environ_of_runs
-from northbridge.conformance.runs.run_errors import HungError
-from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery import installed
+from northbridge_conformance.run import WORK
+from northbridge_conformance.runs.processes import CALLED_FIRST, Process, start_afresh, start_by
+from northbridge_conformance.runs.question import ANSWER, ask
+from northbridge_conformance.runs.run_environment import ONE_THREAD, environ_of_runs
+from northbridge_conformance.runs.run_errors import HungError
+from northbridge_conformance.runs.scenario import Scenario
 
 ROOT = Path(__file__).parents[2]
 

@@ -36,7 +36,7 @@ def test_only_lightnings_and_our_imports_come_before_it(begin: Begin, vendor: di
     silent = {**vendor, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
     assert begin("fork", tell, silent).wait() == 0
-    imports = "import northbridge.lightning.corrections.table, northbridge.conformance, lightning.pytorch"
+    imports = "import northbridge.lightning.corrections.table, northbridge_conformance, lightning.pytorch"
     assert begin("start", f"{imports}\n{tell}", silent).wait() == 0
 
     before, after = (set((tmp_path / f"{how}.txt").read_text().split()) for how in ("fork", "start"))

@@ -13,10 +13,10 @@ import pytest
 from tests.forks import processes
 from tests.forks.suite import begin, forking, may_be_asked_in_a_fork, may_be_forked
 
-from northbridge.conformance.runs.question import ANSWER
-from northbridge.conformance.runs.run_environment import environ_of_runs
-from northbridge.conformance.runs.scenario import Launch, Scenario
 from northbridge.discovery import declared, named
+from northbridge_conformance.runs.question import ANSWER
+from northbridge_conformance.runs.run_environment import environ_of_runs
+from northbridge_conformance.runs.scenario import Launch, Scenario
 
 SCENARIO = Scenario("cpu", "lightning.pytorch", ("training",))
 
@@ -95,7 +95,7 @@ def test_question_has_lightning(tmp_path: Path) -> None:
 def test_processes_of_the_suite_call_it_first() -> None:
     """A process outside the repository finds the function, and starts what it starts by forks from then on."""
     ask = (
-        "from northbridge.conformance.runs import processes as room\n"
+        "from northbridge_conformance.runs import processes as room\n"
         "print([room.call_first(), room._starts[-1].__module__])\n"
     )
     said = subprocess.run(

@@ -1,7 +1,7 @@
 """``make gpu-wheels``: put the wheels for a machine with a GPU and no network into ``.gpu``.
 
-They are Northbridge, ``examples/vendor_cuda`` and what the conformance suite needs, in the versions that are installed
-here. torch is left out, with what it alone needs: the machine has its own.
+They are Northbridge, its suite and simulated chip, ``examples/vendor_cuda``, and what these need, in the versions that
+are installed here. torch is left out, with what it alone needs: the machine has its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-OURS = (ROOT, ROOT / "examples" / "vendor_cuda")
+OURS = (ROOT, ROOT / "conformance", ROOT / "backends" / "cpu_sim", ROOT / "examples" / "vendor_cuda")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 """Older ones need distributions that are not installed here."""
 
@@ -25,10 +25,10 @@ _GLIBC = (28, 27, 24, 17)
 
 
 def find_pins(python: str) -> dict[str, str]:
-    """Return the distributions that ``northbridge[conformance]`` needs under ``python``, with the versions here."""
+    """Return the distributions that ``northbridge-conformance`` needs under ``python``, with the versions here."""
     marks = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux"}
     found: dict[str, set[str]] = {}
-    ahead = [Requirement("northbridge[conformance]")]
+    ahead = [Requirement("northbridge-conformance")]
     while ahead:
         wanted = ahead.pop()
         name, extras = canonicalize_name(wanted.name), {"", *wanted.extras}
@@ -41,7 +41,7 @@ def find_pins(python: str) -> dict[str, str]:
             for each in needs
             if each.marker is None or any(each.marker.evaluate({**marks, "extra": extra}) for extra in extras)
         ]
-    return {name: distribution(name).version for name in sorted(found) if name != "northbridge"}
+    return {name: distribution(name).version for name in sorted(found) if not name.startswith("northbridge")}
 
 
 def build(folder: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from tests.forks.suite import fork_runs
 from tests.matrix.releases import Pair, lay_over
 
-from northbridge.conformance.run import run
-from northbridge.conformance.runs.scenario import Scenario
+from northbridge_conformance.run import run
+from northbridge_conformance.runs.scenario import Scenario
 
 CHIP = "cpu_sim"
 

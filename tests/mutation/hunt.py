@@ -12,12 +12,12 @@ from operator import attrgetter
 from tests.forks.suite import begin_pytest, forking
 from tests.mutation.mutations import Mutation, breaking, draw
 
-from northbridge.conformance.report.facts import find_facts
-from northbridge.conformance.report.grading import judge_tests
-from northbridge.conformance.runner.supervisor import SuiteError, watch
-from northbridge.conformance.runs.processes import start_afresh
-from northbridge.conformance.step_by_step import STEP_BY_STEP
-from northbridge.conformance.verdict import Verdict
+from northbridge_conformance.report.facts import find_facts
+from northbridge_conformance.report.grading import judge_tests
+from northbridge_conformance.runner.supervisor import SuiteError, watch
+from northbridge_conformance.runs.processes import start_afresh
+from northbridge_conformance.step_by_step import STEP_BY_STEP
+from northbridge_conformance.verdict import Verdict
 
 LEAST = 8
 """The number of the ten faults that must be found."""

@@ -16,7 +16,7 @@ from typing import Any
 from tests.forks.suite import calling_first, fork_runs
 
 import northbridge
-from northbridge.conformance.runs.processes import CALLED_FIRST
+from northbridge_conformance.runs.processes import CALLED_FIRST
 
 VARIABLE = f"{CALLED_FIRST}_MUTATION"
 """Names the fault of this process and its children."""

@@ -11,12 +11,12 @@ from tests.mutation import hunt as room
 from tests.mutation.hunt import Catch, hunt, is_enough
 from tests.mutation.mutations import VARIABLE, draw
 
-from northbridge.conformance.report.facts import Facts
-from northbridge.conformance.report.report import BackendFacts
-from northbridge.conformance.runner.event_log import Ended, Planned
-from northbridge.conformance.runner.supervisor import Course, SuiteError
-from northbridge.conformance.runs.processes import Start, start_afresh
-from northbridge.conformance.verdict import Ending
+from northbridge_conformance.report.facts import Facts
+from northbridge_conformance.report.report import BackendFacts
+from northbridge_conformance.runner.event_log import Ended, Planned
+from northbridge_conformance.runner.supervisor import Course, SuiteError
+from northbridge_conformance.runs.processes import Start, start_afresh
+from northbridge_conformance.verdict import Ending
 
 SEED = 3
 ABSENT = "C1/no_such_test"

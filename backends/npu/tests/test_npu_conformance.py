@@ -1,6 +1,6 @@
 """The levels of Northbridge's conformance suite, on real NPUs or, with ``NORTHBRIDGE_SIMULATE=npu``, simulated ones."""
 
-from northbridge.conformance.levels import C0, C1, C2, C3
+from northbridge_conformance.levels import C0, C1, C2, C3
 
 
 class TestC0(C0):

@@ -1,6 +1,6 @@
 """The level of the conformance suite that needs no Intel GPU; CI runs the others where there is one."""
 
-from northbridge.conformance.levels import C0
+from northbridge_conformance.levels import C0
 
 
 class TestC0(C0):

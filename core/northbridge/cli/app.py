@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from northbridge.cli import conformance, doctor, hang, list as listing, profile
+from northbridge.cli import doctor, hang, list as listing, profile
 from northbridge.cli.options import EXIT_CODES
 from northbridge.discovery.installed import read_entry_points
 from northbridge.errors import (
@@ -29,17 +29,20 @@ from northbridge.errors import (
     ReportError,
     SettingsError,
 )
+from northbridge.processes.endings import describe_error
 
 _WRONG_NAME = (BackendNotFoundError, BackendDisabledError, BackendConflictError, BackendNameError)
 
 # Plain help: rich's would cost a tenth of a second, even if no help is shown.
 app: typer.Typer = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command("conformance", help=conformance.HELP)(conformance.run_suite)
-app.command("compare", help=conformance.COMPARE_HELP)(conformance.compare_reports)
 app.command("list", help=listing.HELP)(listing.list_backends)
 app.command("doctor", help=doctor.HELP)(doctor.examine)
 app.command("hang", help=hang.HELP)(hang.explain_hang)
 app.command("profile", help=profile.HELP)(profile.show_profile)
+
+
+COMMANDS = "northbridge.commands"
+"""The entry-point group. An entry is an app of typer, whose commands this one gets: ``acme = "acme.commands:app"``."""
 
 
 def main() -> None:
@@ -47,6 +50,7 @@ def main() -> None:
     # SIGTERM leaves no child behind, like Ctrl-C.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
+        _add_commands()
         app()
     except (SettingsError, *_WRONG_NAME, ReportError, InstallationError) as error:
         print(f"northbridge: {error}", file=sys.stderr)
@@ -58,6 +62,26 @@ def main() -> None:
             print(f"northbridge: {error}", file=sys.stderr)
             sys.exit(2)
         raise
+
+
+def _add_commands() -> None:
+    entries = read_entry_points().select(group=COMMANDS)
+    for entry in entries:
+        try:
+            app.registered_commands += entry.load().registered_commands
+        except Exception as error:  # noqa: BLE001 - it is told; the other commands may be what finds the reason
+            said = f"{entry.value}: its commands are missing: {describe_error(error)}. Fix: reinstall it"
+            print(f"northbridge: {said}", file=sys.stderr)
+    if not entries:
+        anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+        for name in ("conformance", "compare"):
+            app.command(name, hidden=True, context_settings=anything)(_reject_without_suite)
+
+
+def _reject_without_suite() -> None:
+    raise InstallationError(
+        "the conformance suite is not installed. Fix: in a clone of Northbridge, pip install . ./conformance"
+    )
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import pluggy
 
 from northbridge.backend import API_VERSION, Backend
-from northbridge.discovery.installed import Plugin
+from northbridge.discovery.installed import SEPARATE, Plugin, announced, say_install
 from northbridge.errors import (
     PluginAPIError,
     PluginHookError,
@@ -101,9 +101,12 @@ def _import(plugin: Plugin, who: str) -> ModuleType:
                 f"{who} lacks module {missing!r}. Fix: reinstall {plugin.distribution}",
                 backend=plugin.name,
             ) from error
+        ours = {each.module: each.name for each in announced(SEPARATE)}
+        fix = (
+            say_install(ours[missing]) if missing in ours else "install it (a plugin should import it in Bridge.load())"
+        )
         raise SoftwareMissingError(
-            f"{who} needs {missing!r}, which is not installed. Fix: install it (a plugin should import"
-            " it in Bridge.load())",
+            f"{who} needs {missing!r}, which is not installed. Fix: {fix}",
             backend=plugin.name,
         ) from error
     except KeyboardInterrupt:

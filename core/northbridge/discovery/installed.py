@@ -28,7 +28,7 @@ GROUP = "northbridge.backends"
 """The entry-point group. An entry names a backend and its hook's module: ``acme = "northbridge_acme"``."""
 
 SEPARATE = "northbridge.distributions"
-"""Names of backends that come in distributions of their own: ``acme = "northbridge_acme"`` is in northbridge-acme."""
+"""Backends in ``backends/`` of a clone: ``acme = "northbridge_acme"`` is in the distribution northbridge-acme."""
 
 LIGHTNING_NAMES = frozenset({"auto", "cpu", "cuda", "gpu", "mps", "tpu"})
 """The words that ``accelerator=`` already understands in Lightning."""
@@ -152,6 +152,11 @@ def find(name: str) -> Plugin:
     )
 
 
+def say_install(name: str) -> str:
+    """Return the line that installs the backend ``name`` of this repository."""
+    return f"in a clone of Northbridge, pip install . ./backends/{name}"
+
+
 def say_not_installed(name: str) -> str:
     """Return a message that no backend is called ``name``: with the names that exist, and what to install."""
     separate = {plugin.name for plugin in announced(SEPARATE)}
@@ -159,7 +164,7 @@ def say_not_installed(name: str) -> str:
     near = difflib.get_close_matches(name.lower(), [*names(), *separate], n=1, cutoff=0.75)
     hint = f"Did you mean {near[0]!r}?" if near else "`northbridge list` says more"
     if name in separate:
-        hint = f"Fix: in a clone of Northbridge, pip install ./backends/{name}"
+        hint = f"Fix: {say_install(name)}"
     return f"no backend {name!r} is installed; found {', '.join(names()) or 'none'}. {hint}"
 
 

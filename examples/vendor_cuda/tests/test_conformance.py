@@ -1,6 +1,6 @@
 """The levels of Northbridge's conformance suite: C0 needs no GPU, C3 needs several."""
 
-from northbridge.conformance.levels import C0, C1, C2, C3
+from northbridge_conformance.levels import C0, C1, C2, C3
 
 
 class TestC0(C0):

@@ -9,13 +9,13 @@ import pytest
 from tests.backends.one_namespace import in_one_namespace_of_a_kind
 from tests.conformance.proving import prove
 
-from northbridge.conformance.levels import C4, Adopted, Level
-from northbridge.conformance.run import RunResult
-from northbridge.conformance.tests.collective.groups import GroupsTests
-from northbridge.conformance.tests.collective.transfers import Transfers
-from northbridge.conformance.tests.lightning.ddp import DistributedTraining
-from northbridge.conformance.tests.lightning.devices import SecondDevice
-from northbridge.conformance.tests.lightning.fabric import FabricTraining
+from northbridge_conformance.levels import C4, Adopted, Level
+from northbridge_conformance.run import RunResult
+from northbridge_conformance.tests.collective.groups import GroupsTests
+from northbridge_conformance.tests.collective.transfers import Transfers
+from northbridge_conformance.tests.lightning.ddp import DistributedTraining
+from northbridge_conformance.tests.lightning.devices import SecondDevice
+from northbridge_conformance.tests.lightning.fabric import FabricTraining
 
 ONE_PER_PROCESS = MappingProxyType({"NORTHBRIDGE_CPU_SIM_ONE_PER_PROCESS": "1"})
 

@@ -6,13 +6,13 @@ from types import MappingProxyType
 
 from tests.backends.one_namespace import in_one_namespace_of_a_kind
 
-from northbridge.conformance.levels import Adopted, Level
-from northbridge.conformance.tests.lightning.checkpoints import CheckpointsOnTheCPU
-from northbridge.conformance.tests.lightning.ddp import DistributedTraining
-from northbridge.conformance.tests.lightning.fabric import FabricTraining
-from northbridge.conformance.tests.lightning.hooks import BridgeHooks
-from northbridge.conformance.tests.lightning.random_states import RandomStates
-from northbridge.conformance.tests.lightning.training import TrainingTests
+from northbridge_conformance.levels import Adopted, Level
+from northbridge_conformance.tests.lightning.checkpoints import CheckpointsOnTheCPU
+from northbridge_conformance.tests.lightning.ddp import DistributedTraining
+from northbridge_conformance.tests.lightning.fabric import FabricTraining
+from northbridge_conformance.tests.lightning.hooks import BridgeHooks
+from northbridge_conformance.tests.lightning.random_states import RandomStates
+from northbridge_conformance.tests.lightning.training import TrainingTests
 
 
 class TestLazy(Adopted):

@@ -6,9 +6,9 @@ from types import MappingProxyType
 
 from tests.backends.one_namespace import in_one_namespace_of_a_kind
 
-from northbridge.conformance.levels import Adopted, Level
-from northbridge.conformance.tests.lightning.precision import Precision
-from northbridge.conformance.tests.lightning.training import TrainingTests
+from northbridge_conformance.levels import Adopted, Level
+from northbridge_conformance.tests.lightning.precision import Precision
+from northbridge_conformance.tests.lightning.training import TrainingTests
 
 
 class TestPatched(Adopted):

@@ -15,8 +15,8 @@ from tests.backends.simulation.chip import SimChip
 from tests.backends.simulation.simulation import CHIP
 from tests.conformance.proving import prove
 
-from northbridge.conformance.levels import C4, Adopted
-from northbridge.conformance.runs.shared_runs import FOLDER
+from northbridge_conformance.levels import C4, Adopted
+from northbridge_conformance.runs.shared_runs import FOLDER
 
 
 class TestProof:

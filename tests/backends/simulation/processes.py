@@ -15,9 +15,9 @@ from tests.backends.simulation.chip import SimChip
 from tests.scripts import Ran, fork_script, start_python, wait
 
 import northbridge
-from northbridge.conformance.runs.ports import reserve_port
-from northbridge.conformance.runs.processes import start_afresh as run_afresh
 from northbridge.settings import WRITTEN
+from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import start_afresh as run_afresh
 from northbridge_cpu_sim import Server
 
 LIMIT_S = 120.0

@@ -9,9 +9,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from northbridge.conformance.runs.ports import reserve_port
 from northbridge.diagnostics.environment import describe_system, examine_environment
 from northbridge.errors import SettingsError
+from northbridge_conformance.runs.ports import reserve_port
 
 HOST = f"(host {socket.gethostname()})"
 

@@ -176,7 +176,7 @@ class TestANameThatCannotBeHad:
 
         assert str(caught.value) == (
             f"no backend 'quartz' is installed; found {', '.join(names())}. Fix: in a clone of"
-            " Northbridge, pip install ./backends/quartz"
+            " Northbridge, pip install . ./backends/quartz"
         )
 
     def test_if_nothing_is_installed_that_is_said(self, nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> None:

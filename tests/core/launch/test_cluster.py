@@ -14,7 +14,6 @@ import pytest
 import torch.distributed
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from northbridge.conformance.runs.ports import reserve_port
 from northbridge.errors import ClusterError
 from northbridge.launch import cluster
 from northbridge.launch.cluster import (
@@ -25,6 +24,7 @@ from northbridge.launch.cluster import (
     explain_connection_failure,
 )
 from northbridge.launch.environment import Launcher, Run
+from northbridge_conformance.runs.ports import reserve_port
 
 HOST = f"(host {socket.gethostname()})"
 NODE_0 = {"MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "29500", "NODE_RANK": "0"}

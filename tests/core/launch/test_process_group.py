@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 
 import northbridge
-from northbridge.conformance.runs.ports import reserve_port
 from northbridge.launch.process_group import meet, start
+from northbridge_conformance.runs.ports import reserve_port
 
 CPU = torch.device("cpu")
 

@@ -41,11 +41,11 @@ import json, os, subprocess, sys, tempfile, torch
 from pathlib import Path
 import lightning.pytorch, ninja, pytest, rich.console
 import northbridge, northbridge.processes.question, northbridge.discovery.simulated
-from northbridge.conformance.tests.lightning import checkpoints
+from northbridge_conformance.tests.lightning import checkpoints
 from northbridge.lightning.launchers.multiprocessing import _noticing_lost_results
-from northbridge.conformance.runs import processes, question as questions
+from northbridge_conformance.runs import processes, question as questions
 import northbridge.processes.child, northbridge_cpu_sim.build.extension, northbridge_cpu_sim.build.compile
-from northbridge.conformance.run import RunResult
+from northbridge_conformance.run import RunResult
 from northbridge_cpu_sim.build.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 import answers
@@ -132,7 +132,7 @@ static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "chip", nullptr, -1, nul
 PyMODINIT_FUNC INIT(TORCH_EXTENSION_NAME)() { return PyModule_Create(&definition); }
 """
 
-CONFORMANCE = "core/northbridge/conformance"
+CONFORMANCE = "conformance/northbridge_conformance"
 PLACES = {
     "core/northbridge/processes/child.py: _started": "listing_child",
     "core/northbridge/processes/environment.py: python_command": "inquiry",

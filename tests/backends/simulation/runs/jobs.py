@@ -16,7 +16,7 @@ from typing import IO
 
 from tests.scripts import fork_script
 
-from northbridge.conformance.runs.processes import Process
+from northbridge_conformance.runs.processes import Process
 
 LIMIT_S = 200.0
 """The limit for one step of a run: less than pytest's limit, and enough for eight ranks on two cores."""

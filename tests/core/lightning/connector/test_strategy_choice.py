@@ -315,7 +315,7 @@ def test_a_name_of_another_distribution_is_refused_with_it(
     entries.write_text("[northbridge.distributions]\nquartz = northbridge_quartz\n")
     monkeypatch.syspath_prepend(tmp_path)
 
-    said = ". Fix: in a clone of Northbridge, pip install ./backends/quartz (Lightning: You selected"
+    said = ". Fix: in a clone of Northbridge, pip install . ./backends/quartz (Lightning: You selected"
     with pytest.raises(BackendNotFoundError, match=re.escape(said)):
         build(accelerator="quartz", devices=1)
 

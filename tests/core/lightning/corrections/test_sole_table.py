@@ -11,7 +11,7 @@ from tests.core.lightning.corrections.replaced import writes_to_lightning
 
 ROOT = Path(__file__).parents[4]
 TABLE = ROOT / "core/northbridge/lightning/corrections/table.py"
-USERS_PROCESSES = ROOT / "core/northbridge/conformance/runs"
+USERS_PROCESSES = ROOT / "conformance/northbridge_conformance/runs"
 """Files that stand for users' scripts may do what users do."""
 
 STAND_INS_RECORD = ROOT / "backends/cpu_sim/northbridge_cpu_sim/simulation/record.py"

@@ -14,10 +14,10 @@ from tests.core.lightning.conftest import Build, Claims
 from tests.scripts import fork_script, wait
 
 from northbridge.capabilities import no
-from northbridge.conformance.runs.ports import reserve_port
 from northbridge.errors import ClusterError, CollectiveError, UnsupportedError, VariableError, WrongDeviceError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.strategies.parallel import reduction_word
+from northbridge_conformance.runs.ports import reserve_port
 
 pytestmark = pytest.mark.usefixtures("chip")
 

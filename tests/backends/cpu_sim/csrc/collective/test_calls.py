@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tests.backends.cpu_sim.conftest import refused
 
-from northbridge.conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.ports import reserve_port
 
 Ranks = Callable[..., list[str]]
 

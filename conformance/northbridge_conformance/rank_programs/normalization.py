@@ -1,0 +1,123 @@
+"""Train with batch norm over the batches of all ranks, and compare with one process that has the whole batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from northbridge.discovery.declared import get
+from northbridge_conformance.rank_programs.training import train_epoch
+from northbridge_conformance.runs.findings import write
+from northbridge_conformance.runs.hosts import _Classifier, build, combine, fabric, is_trainer, trainer
+from northbridge_conformance.runs.models import loader, pictures
+from northbridge_conformance.runs.scenario import Scenario
+
+_BATCH = 8
+"""Each rank's batch size. It is the rank's whole data, so Lightning's shuffling does not change the global batch."""
+
+_EPOCHS = 8
+_RATE = 0.1
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Report the distance of each way's weights and statistics from those of one process."""
+    if is_trainer(scenario.namespace):
+        _fit(scenario, folder)
+    else:
+        fabric(scenario).launch(_loop, scenario.accelerator, folder)
+
+
+def _fit(scenario: Scenario, folder: Path) -> None:
+    found: dict[str, Any] = {}
+    to_torchs: Any = nn.SyncBatchNorm.convert_sync_batchnorm
+    ways: dict[str, tuple[dict[str, bool], Any]] = {
+        "argument": ({"sync_batchnorm": True}, lambda net: net),
+        "torch's layers": ({}, to_torchs),
+        "nothing": ({}, lambda net: net),
+    }
+    for way, (arguments, convert) in ways.items():
+        module = combine(scenario.namespace, _Normalizing)(convert(build("convnet")), folder, "normalization fit")
+        layer = type(module.net[1]).__name__
+        host = trainer(scenario, folder, max_epochs=_EPOCHS, **arguments)
+        host.fit(module, loader(samples=_BATCH * host.world_size, shuffle=False))
+        kept = type(module.net[1]).__name__ == layer
+        found[way] = {**_distance(module.net, host.world_size), "layer kept": kept}
+        found["uneven"] = found.get("uneven") or _uneven(scenario.accelerator, host.strategy.root_device)
+    write(folder, "normalization", torch.distributed.get_rank(), found)
+
+
+def _loop(host: Any, backend: str, folder: Path) -> None:
+    to_torchs: Any = nn.SyncBatchNorm.convert_sync_batchnorm
+    net: Any = to_torchs(build("convnet"))
+    net, optimizer = host.setup(net, torch.optim.SGD(net.parameters(), lr=_RATE))
+    batches = host.setup_dataloaders(loader(samples=_BATCH * host.world_size, shuffle=False))
+    for _ in range(_EPOCHS):
+        train_epoch(host, net, optimizer, batches)
+    found = {"torch's layers": _distance(net.module, host.world_size), "uneven": _uneven(backend, host.device)}
+    write(folder, "normalization", host.global_rank, found)
+
+
+def _distance(net: nn.Module, ranks: int) -> dict[str, float]:
+    """Return the distance of ``net`` from a model that the CPU trained on the whole batch."""
+    whole = build("convnet").train()
+    optimizer = torch.optim.SGD(whole.parameters(), lr=_RATE)
+    for _ in range(_EPOCHS):
+        for images, labels in loader(samples=_BATCH * ranks, shuffle=False, batch=_BATCH * ranks):
+            optimizer.zero_grad()
+            torch.autograd.backward(cross_entropy(whole(images), labels))
+            optimizer.step()
+    found = dict(net.state_dict())
+    return {
+        kind: max(_largest(found[name], tensor) for name, tensor in tensors)
+        for kind, tensors in (("weights", whole.named_parameters()), ("statistics", whole.named_buffers()))
+    }
+
+
+def _uneven(backend: str, device: torch.device) -> dict[str, float]:
+    """Normalize batches of different sizes, the first one empty; return the distances from one process."""
+    from northbridge.lightning.plugins.sync_batch_norm import synchronize
+
+    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    torch.manual_seed(5)
+    images = pictures(sum(3 * each for each in range(ranks))).tensors[0].repeat(1, 4, 1, 1)
+    begin = sum(3 * each for each in range(rank))
+    parts = slice(begin, begin + 3 * rank)
+    wanted = torch.randn_like(images)
+    layer = nn.BatchNorm2d(4, momentum=None)
+    whole = nn.BatchNorm2d(4, momentum=None)
+
+    def normalize(layer: nn.Module, images: Tensor, wanted: Tensor) -> tuple[Tensor, ...]:
+        leaf = images.clone().requires_grad_()
+        normalized: Tensor = layer(leaf)
+        torch.autograd.backward((normalized * wanted).sum())
+        assert leaf.grad is not None
+        return normalized.detach(), leaf.grad
+
+    expected, its_gradient = normalize(whole, images, wanted)
+    layer = layer.to(device)
+    synchronize(layer, backend)
+    found, gradient = normalize(layer, images[parts].to(device), wanted[parts].to(device))
+    assert layer.weight.grad is not None
+    total = get(backend).collective.all_reduce(layer.weight.grad.clone())
+    pairs = {
+        "outputs": (found, expected[parts]),
+        "gradients": (gradient, its_gradient[parts]),
+        "gradients of the weight": (total, whole.weight.grad),
+        "statistics": (layer.running_var, whole.running_var),
+    }
+    return {name: _largest(ours, theirs) for name, (ours, theirs) in pairs.items()}
+
+
+def _largest(ours: Any, theirs: Any) -> float:
+    distance = (ours.detach().cpu() - theirs.detach()).abs()
+    return float(distance.max()) if distance.numel() else 0.0
+
+
+class _Normalizing(_Classifier):
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=_RATE)

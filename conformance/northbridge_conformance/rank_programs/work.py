@@ -1,0 +1,51 @@
+"""The program of a scenario's processes: ``python -m northbridge_conformance.rank_programs.work SCENARIO FOLDER``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import torch.distributed
+
+from northbridge.discovery.current import loaded
+from northbridge.errors import UnsupportedError
+from northbridge_conformance.runs.findings import write
+from northbridge_conformance.runs.processes import call_first
+from northbridge_conformance.runs.scenario import BEGINS, LAST, REFUSED, Scenario
+from northbridge_conformance.runs.stacks import dump_stacks_when_asked
+
+
+def main(scenario: Scenario, folder: Path) -> None:
+    """Run the scenario's steps in this process; the ranks leave their findings in ``folder``.
+
+    A step that fails ends the processes, which would wait for each other; the suite runs the following ones in new
+    processes. They continue after an unsupported step, which every rank refuses before any of them waits.
+    """
+    for step in scenario.steps:
+        print(BEGINS.format(os.getpid(), step), flush=True)
+        name, _, function = step.partition(".")
+        module = import_module(f"northbridge_conformance.rank_programs.{name}")
+        try:
+            getattr(module, function or "perform")(scenario, folder)
+        except UnsupportedError as error:
+            found = {"message": str(error), "capability": error.capability}
+            write(folder, REFUSED + step, _rank(), found)
+        chip = loaded()
+        if scenario.launch == "ranks" and chip is not None and len(scenario.steps) > 1:
+            chip.device.synchronize()  # an error that surfaces late is this step's, and not the next one's
+    print(BEGINS.format(os.getpid(), LAST), flush=True)
+
+
+def _rank() -> int:
+    return torch.distributed.get_rank() if torch.distributed.is_initialized() else int(os.environ.get("LOCAL_RANK", 0))
+
+
+# A spawned rank imports this module too, under another name.
+if __name__ in ("__main__", "__mp_main__"):
+    dump_stacks_when_asked(Path(sys.argv[2]))
+    call_first()
+
+if __name__ == "__main__":
+    main(Scenario.from_json(sys.argv[1]), Path(sys.argv[2]))

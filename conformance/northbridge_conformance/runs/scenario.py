@@ -1,0 +1,69 @@
+"""A run that the suite starts in its own processes: its steps, its devices, and its launch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Launch = Literal["script", "torchrun", "restarts", "two nodes", "ranks"]
+"""The launcher of the ranks: Lightning from one script, torchrun (with "restarts" it restarts them once if they fail),
+Lightning on each of two nodes, or the suite.
+"""
+
+FAILED = "failed "
+"""Prefix of the topic of a failed step."""
+
+REFUSED = "refused "
+"""Prefix of the topic of an unsupported step."""
+
+BEGINS = "process {} begins the step {}"
+"""The line, with the process id, that a process prints when it begins a step."""
+
+LAST = "end"
+"""The step in the last such line of a process, which has then run all of its steps."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """The steps of a run, with the arguments of its Trainer or Fabric."""
+
+    accelerator: str
+    namespace: str
+    steps: tuple[str, ...]
+    """Steps of :mod:`northbridge_conformance.rank_programs`, run one after another in the same processes."""
+
+    devices: int | tuple[int, ...] = 1
+    strategy: str = "auto"
+    launch: Launch = "script"
+    models: tuple[str, ...] = ("mlp", "convnet", "transformer", "tied", "ensemble")
+    resume: str = ""
+    """The folder of the run whose checkpoints are loaded; empty for those of this run."""
+
+    @property
+    def alone(self) -> bool:
+        """True if the run is one process."""
+        return self.launch == "script" and self.ranks == 1
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes: 2 for the launch that simulates two nodes on one machine."""
+        return 2 if self.launch == "two nodes" else 1
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks on all nodes."""
+        return (self.devices if isinstance(self.devices, int) else len(self.devices)) * self.num_nodes
+
+    @classmethod
+    def from_json(cls, text: str) -> Scenario:
+        """Return the scenario that :meth:`to_json` wrote."""
+        fields: dict[str, Any] = json.loads(text)
+        for name, value in fields.items():
+            if isinstance(value, list):
+                fields[name] = tuple(value)
+        return cls(**fields)
+
+    def to_json(self) -> str:
+        """Return the scenario as one line of text."""
+        return json.dumps(asdict(self))

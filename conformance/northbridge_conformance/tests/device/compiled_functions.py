@@ -1,0 +1,113 @@
+"""torch.compile with the backend that the chip's bridge names, in this process."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import northbridge
+from northbridge.lightning.compiled_blocks import compile_blocks
+from northbridge.lightning.corrections.compilation import reject_compiler
+from northbridge_conformance.tests.device.one_device import OneDevice, gradient_of
+
+_UNKNOWN = "northbridge_knows_no_such_option"
+
+
+class CompiledFunctions(OneDevice):
+    """A compiled model computes as the plain one, and is compiled once for each kind of shape."""
+
+    claims: tuple[str, ...] = ("compile",)
+    advice = (
+        "Look at the backend of torch.compile that your bridge names: whether torch has it after load(), and what it"
+        ' makes of a graph. If the chip has none, claim compile=northbridge.no("the reason").'
+    )
+
+    @pytest.fixture
+    def named(self, backend: str, device: torch.device) -> Iterator[str]:
+        """The backend's name. Raises :class:`UnsupportedError` unless torch has it."""
+        chip = northbridge.get(backend)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what torch.compile imports
+            name = chip.bridge.compile_backend
+            if name is None or name not in torch.compiler.list_backends(exclude_tags=None):
+                reason = chip.present_capabilities().compile.reason or f"torch has no backend {name!r}"
+                raise northbridge.UnsupportedError(f"{backend!r} compiles nothing: {reason}", capability="compile")
+            torch.compiler.reset()
+            yield name
+            torch.compiler.reset()
+
+    def test_loss_and_gradients_are_those_without_it(self, device: torch.device, named: str) -> None:
+        net = _net().to(device)
+        given = torch.linspace(-1, 1, 12, device=device).view(3, 4)
+
+        plain = _gradients(net, net, given)
+        compiled = _gradients(torch.compile(net, backend=named), net, given)
+
+        assert all(torch.allclose(one, other, rtol=1e-5, atol=1e-6) for one, other in zip(plain, compiled, strict=True))
+
+    def test_four_sizes_of_a_batch_are_two_graphs(self, device: torch.device, named: str) -> None:
+        compiled: Any = torch.compile(nn.Linear(4, 2).to(device), backend=named)
+        _graphs()
+
+        counts = []
+        for rows in (3, 3, 5, 7, 9):
+            compiled(torch.ones(rows, 4, device=device))
+            counts.append(_graphs())
+
+        assert counts == [1, 0, 1, 0, 0]  # the second size makes the number of rows a symbol
+
+    def test_equal_blocks_share_a_graph(self, device: torch.device, named: str) -> None:
+        net = nn.Sequential(nn.Linear(4, 4), *(_Block() for _ in range(4))).to(device)
+        given = torch.ones(2, 4, device=device)
+        plain = _gradients(net, net, given)
+
+        compile_blocks(net, backend=named)
+        _graphs()
+        compiled = _gradients(net, net, given)
+
+        assert _graphs() == 1
+        assert all(torch.allclose(one, other, rtol=1e-5, atol=1e-6) for one, other in zip(plain, compiled, strict=True))
+
+    def test_an_unknown_option_is_told(self, backend: str, named: str) -> None:
+        chip = northbridge.get(backend)
+        if not chip.acceleration.compile_options():
+            return  # the options are the backend's own matter
+
+        with pytest.raises(northbridge.UnsupportedError, match=f"has no option '{_UNKNOWN}'"):
+            reject_compiler(chip, {"backend": named, "options": {_UNKNOWN: True}})
+
+
+class _Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, given: Tensor) -> Tensor:
+        return given + self.layer(given).relu()  # type: ignore[no-any-return]  # the layer's
+
+
+def _net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 1))
+
+
+def _gradients(called: Any, net: nn.Module, given: Tensor) -> list[Tensor]:
+    """Return the loss of ``called``, and the gradients of ``net``."""
+    net.zero_grad()
+    loss = called(given).square().mean()
+    loss.backward()
+    return [loss.detach().cpu(), *(gradient_of(each).cpu().clone() for each in net.parameters())]
+
+
+def _graphs() -> int:
+    """Return the number of graphs that torch has compiled since the last count, and count anew."""
+    from torch._dynamo.utils import counters  # imported by torch.compile itself, in seconds
+
+    found = counters["stats"]["unique_graphs"]
+    counters.clear()
+    return int(found)

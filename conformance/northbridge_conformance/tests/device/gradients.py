@@ -1,0 +1,166 @@
+"""Autograd on the chip, as users use it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from northbridge_conformance.tests.device.one_device import OneDevice, gradient_of
+
+
+class Double(torch.autograd.Function):
+    """A custom autograd function of a user."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Tensor) -> Tensor:
+        """Return twice ``given``."""
+        ctx.save_for_backward(given)
+        return given * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:  # torch's name
+        """Return a distinctive gradient, which differs from the true one."""
+        given: Tensor = ctx.saved_tensors[0]
+        return grad_outputs[0] * 2 + given
+
+
+class Gradients(OneDevice):
+    """Gradients behave as users of autograd expect, and lie on the chip."""
+
+    claims: tuple[str, ...] = ("autograd",)
+    advice = (
+        "Autograd serves a device that torch knew before the first backward() of the process: Bridge.load() has to"
+        " register it. Where one operation alone has a wrong gradient, its backward is a kernel of your torch plugin."
+    )
+
+    def test_gradients_are_where_their_tensors_are(self, device: torch.device) -> None:
+        given = torch.tensor([1.0, 2.0], device=device, requires_grad=True)
+
+        torch.autograd.backward(given.pow(3).sum())
+
+        assert gradient_of(given).device == device
+        assert gradient_of(given).dtype == torch.float32
+        assert gradient_of(given).tolist() == [3, 12]
+
+    def test_gradients_add_up(self, device: torch.device) -> None:
+        given = torch.tensor([1.0, 2.0], device=device, requires_grad=True)
+
+        torch.autograd.backward((given * 3).sum())
+        torch.autograd.backward((given * given).sum())
+
+        assert gradient_of(given).tolist() == [5, 7]
+
+    def test_a_tensor_that_is_used_twice_gets_both_gradients(self, device: torch.device) -> None:
+        given = torch.tensor([2.0], device=device, requires_grad=True)
+        half = given * 0.5
+
+        torch.autograd.backward(half * half + half * 3)
+
+        assert gradient_of(given).item() == 2.5
+
+    def test_a_gradient_has_a_gradient(self, device: torch.device) -> None:
+        given = torch.tensor([2.0], device=device, requires_grad=True)
+
+        (slope,) = torch.autograd.grad(given.pow(3), given, create_graph=True)
+        (curve,) = torch.autograd.grad(slope, given)
+
+        assert slope.item() == 12
+        assert curve.item() == 12
+
+    def test_a_gradient_crosses_from_the_chip_to_the_host(self, device: torch.device) -> None:
+        given = torch.tensor([1.0, 2.0], requires_grad=True)
+
+        torch.autograd.backward(((given.to(device) * 3).cpu() * torch.tensor([1.0, 10.0])).sum())
+
+        assert gradient_of(given).device.type == "cpu"
+        assert gradient_of(given).tolist() == [3, 30]
+
+    def test_nothing_is_kept_where_no_gradient_is_wanted(self, device: torch.device) -> None:
+        given = torch.ones(2, device=device, requires_grad=True)
+
+        with torch.no_grad():
+            assert not (given * 2).requires_grad
+        assert not (given * 2).detach().requires_grad
+        assert (given * 2).requires_grad
+
+    def test_an_operation_of_ones_own(self, device: torch.device) -> None:
+        given = torch.tensor([1.0, 3.0], device=device, requires_grad=True)
+
+        found = Double.apply(given)  # type: ignore[no-untyped-call]  # torch's
+        torch.autograd.backward(found.sum())
+
+        assert found.tolist() == [2, 6]
+        assert gradient_of(given).tolist() == [3, 5]
+
+    def test_hooks_see_and_change_gradients(self, device: torch.device) -> None:
+        given = torch.ones(2, device=device, requires_grad=True)
+        seen: list[torch.device] = []
+
+        def triple(slope: Tensor) -> Tensor:
+            seen.append(slope.device)
+            return slope * 3
+
+        given.register_hook(triple)  # type: ignore[no-untyped-call]  # torch's
+        torch.autograd.backward((given * 2).sum())
+
+        assert seen == [device]
+        assert gradient_of(given).tolist() == [6, 6]
+
+    def test_another_thread_runs_a_backward(self, device: torch.device) -> None:
+        given = torch.ones(2, device=device, requires_grad=True)
+        loss = (given.to(device) * 4).sum()
+
+        thread = threading.Thread(target=loss.backward)
+        thread.start()
+        thread.join()
+
+        assert gradient_of(given).tolist() == [4, 4]
+
+    def test_what_is_computed_anew_has_the_same_gradients(self, device: torch.device) -> None:
+        given = torch.randn(8, 5, device=device, requires_grad=True)
+
+        found = checkpoint(lambda numbers: torch.tanh(numbers) * numbers, given, use_reentrant=False)
+        assert isinstance(found, Tensor)
+        (slope,) = torch.autograd.grad(found.sum(), given)
+        (expected,) = torch.autograd.grad((torch.tanh(given) * given).sum(), given)
+
+        assert torch.equal(slope.cpu(), expected.cpu())
+
+    def test_an_overwritten_tensor_that_a_gradient_needs_is_told(self, device: torch.device) -> None:
+        given = torch.ones(2, device=device, requires_grad=True)
+        half = given * 0.5
+        loss = (half * half).sum()
+
+        half.detach().add_(1)
+
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.backward(loss)
+
+    def test_a_dropped_gradient_is_gone(self, device: torch.device) -> None:
+        layer = nn.Linear(2, 2, device=device)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
+        layer(torch.ones(1, 2, device=device)).sum().backward()
+        assert layer.weight.grad is not None
+
+        optimizer.zero_grad()
+
+        assert [each.grad for each in layer.parameters()] == [None, None]
+
+    def test_an_optimizer_leaves_alone_what_got_no_gradient(self, device: torch.device) -> None:
+        used, unused = nn.Linear(2, 2, device=device), nn.Linear(2, 2, device=device)
+        optimizer = torch.optim.AdamW([*used.parameters(), *unused.parameters()], lr=0.1)
+        unused(used(torch.ones(1, 2, device=device))).sum().backward()
+        optimizer.step()
+        before = [each.detach().clone() for each in unused.parameters()]
+
+        for _ in range(2):
+            optimizer.zero_grad()
+            used(torch.ones(1, 2, device=device)).sum().backward()
+            optimizer.step()
+
+        assert all(map(torch.equal, unused.parameters(), before))

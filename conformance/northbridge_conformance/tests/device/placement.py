@@ -1,0 +1,182 @@
+"""Placement of tensors: the existing devices, the current one, and copies between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import pytest
+import torch
+from torch import nn
+
+import northbridge
+from northbridge_conformance.suite import shows
+from northbridge_conformance.tests.device.one_device import OneDevice, gradient_of, reject_without
+
+UNSUPPORTED = (RuntimeError, northbridge.NorthbridgeError)
+
+
+def _draw_again(chip: northbridge.Device) -> None:
+    chip.seed(4)
+    chip.set_random_state(chip.random_state())
+
+
+ASKED: Mapping[str, Callable[[northbridge.Device, int], object]] = MappingProxyType(
+    {
+        "count": lambda chip, _: chip.count(),
+        "root": lambda chip, index: chip.root(index),
+        "label": lambda chip, index: chip.label(index),
+        "memory_stats": lambda chip, index: chip.memory_stats(index),
+        "empty_cache": lambda chip, _: chip.empty_cache(),
+        "synchronize": lambda chip, _: chip.synchronize(),
+        "random_numbers": lambda chip, _: _draw_again(chip),
+    }
+)
+"""Calls to the Device, with the index of the device if they have one; some are named by the claim for them."""
+
+
+class Placement(OneDevice):
+    """Devices are counted, numbered and selected consistently, and their tensors do not mix."""
+
+    advice = (
+        "Look at Device.count(), select(index) and root(index): number i of the process's devices is the one that"
+        " select(i) takes and root(i) names. Where a process holds one card, see “One card per process”."
+    )
+
+    def test_there_are_as_many_devices_as_are_counted(self, chip: northbridge.Device, device: torch.device) -> None:
+        count = chip.count()
+
+        assert count >= 1
+        assert chip.count() == count
+        with pytest.raises(RuntimeError):
+            torch.ones(1, device=torch.device(chip.type, count)).item()
+
+    def test_every_device_that_is_counted_is_there(
+        self, chip: northbridge.Device, device: torch.device, alone: bool
+    ) -> None:
+        for index in range(chip.count()):
+            there = torch.full((2,), index + 1.0, device=chip.root(index))
+
+            assert (there * 2).tolist() == [2 * index + 2.0] * 2
+            assert there.device == torch.device(chip.type, device.index if alone else index)
+
+    def test_a_device_that_is_not_there_is_not_selected(self, chip: northbridge.Device, device: torch.device) -> None:
+        with pytest.raises(UNSUPPORTED):
+            chip.select(chip.count())
+
+        assert torch.ones(1, device=device).device == device
+
+    def test_the_selected_device_is_the_current_one(
+        self, chip: northbridge.Device, device: torch.device, index: int, other: torch.device, alone: bool
+    ) -> None:
+        assert torch.ones(1, device=chip.type).device == device
+        if alone:
+            with pytest.raises(UNSUPPORTED):
+                chip.select(0 if index else 1)
+            assert torch.ones(1, device=chip.type).device == device
+            return
+
+        chip.select(0)
+        first = [torch.ones(1, device=chip.type).device, torch.ones(1).to(chip.type).device]
+        chip.select(index)
+
+        assert first == [other, other]
+        assert torch.ones(1, device=chip.type).device == device
+
+    def test_the_current_device_is_what_the_chips_module_says(
+        self, chip: northbridge.Device, device: torch.device
+    ) -> None:
+        assert chip.current_index() == device.index
+
+    @pytest.mark.parametrize("asked", ASKED)
+    @shows("{asked}")
+    def test_the_selected_device_stays_the_current_one(
+        self, backend: str, chip: northbridge.Device, device: torch.device, index: int, alone: bool, asked: str
+    ) -> None:
+        reject_without(backend, asked)
+        for selected in [index] if alone else [0, index]:
+            chip.select(selected)
+            here = torch.ones(1, device=chip.type).device
+
+            ASKED[asked](chip, selected if alone else index - selected)
+
+            assert torch.ones(1, device=chip.type).device == here
+
+    def test_what_is_computed_stays_where_it_is(
+        self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool
+    ) -> None:
+        if alone:
+            with pytest.raises(RuntimeError):
+                torch.ones(2, device=other)
+            return
+        chip.select(0)
+
+        there = torch.ones(2, 2, device=device)
+
+        assert (there @ there + 1).sum().device == device
+        assert torch.zeros_like(there).device == device
+        assert nn.functional.dropout(there).device == device
+
+    def test_an_operation_on_the_chip_and_the_cpu_raises(self, device: torch.device) -> None:
+        with pytest.raises(RuntimeError, match=device.type):
+            torch.add(torch.ones(2, device=device), torch.ones(2)).tolist()
+
+    def test_a_layer_on_the_cpu_takes_no_tensor_of_the_chip(self, device: torch.device) -> None:
+        with pytest.raises(RuntimeError, match=f"{device.type}|cpu"):
+            nn.Linear(2, 2)(torch.ones(1, 2, device=device)).tolist()
+
+    def test_an_operation_on_two_devices_raises(self, device: torch.device, other: torch.device, alone: bool) -> None:
+        with pytest.raises(RuntimeError, match=_not_there(other) if alone else str(other)):
+            torch.add(torch.ones(2, device=device), torch.ones(2, device=other))
+
+    def test_a_tensor_moves_between_devices(self, device: torch.device, other: torch.device, alone: bool) -> None:
+        if alone:
+            with pytest.raises(RuntimeError, match=_not_there(other)):
+                torch.arange(3, device=device).to(other)
+            return
+
+        moved = torch.arange(3, device=device).to(other)
+
+        assert moved.device == other
+        assert moved.tolist() == [0, 1, 2]
+        assert moved.to(device).tolist() == [0, 1, 2]
+
+    def test_two_devices_have_memory_of_their_own(self, device: torch.device, other: torch.device, alone: bool) -> None:
+        here = torch.zeros(3, device=device)
+        if alone:
+            with pytest.raises(RuntimeError, match=_not_there(other)):
+                here.to(other)
+            return
+
+        there = here.to(other)
+        there.add_(1)
+
+        assert here.tolist() == [0, 0, 0]
+        assert there.tolist() == [1, 1, 1]
+
+    def test_to_load_once_more_changes_nothing(
+        self, backend: str, chip: northbridge.Device, device: torch.device
+    ) -> None:
+        held = torch.arange(3.0, device=device, requires_grad=True)
+        module, before = chip.module, chip.current_index()
+
+        northbridge.get(backend).bridge.load()
+        again = northbridge.load(backend)
+
+        assert again is northbridge.get(backend)
+        assert again.device is chip
+        assert chip.module is module
+        assert chip.current_index() == before
+        torch.autograd.backward((held * held).sum())
+        assert gradient_of(held).tolist() == [0, 2, 4]
+        assert torch.ones(1, device=chip.type).device == device
+
+    def test_torch_knows_the_chip_as_an_accelerator(self, chip: northbridge.Device, device: torch.device) -> None:
+        assert str(torch.device(chip.type, 0)) == f"{chip.type}:0"
+        assert getattr(torch.ones(1, device=device), f"is_{chip.type}", True)
+        assert getattr(torch, chip.type, chip.module) is chip.module  # torch's own lazy device has no module
+
+
+def _not_there(device: torch.device) -> str:
+    """Return a pattern for the error about a missing device; some libraries leave out its type, or its number."""
+    return f"device|:{device.index}"

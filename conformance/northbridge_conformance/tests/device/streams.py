@@ -1,0 +1,241 @@
+"""Asynchronous work of the chip."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import northbridge
+from northbridge_conformance.tests.device.one_device import OneDevice
+from northbridge_conformance.tests.device.queues import WAITS, Queues, host_memory
+
+SIZE = 2**20
+
+PAUSE_S = 0.1
+"""The pause of the host between two events, in which the chip is idle."""
+
+PATIENCE_S = 30.0
+"""The limit for a copy on a busy machine."""
+
+
+class Streams(OneDevice):
+    """Work runs in its order, and is finished when a wait for it returns.
+
+    If the chip's module has streams and events, they are independent and wait as told. If it has none, the chip has
+    one queue, and calls for streams raise.
+    """
+
+    advice = (
+        "Device.synchronize() has to block until all queued work is done, copies that were not waited for included."
+        " Streams are Stream, Event, stream and current_stream of torch.<type>, as torch.cuda has them."
+    )
+
+    @pytest.fixture
+    def queues(self, chip: northbridge.Device) -> Queues:
+        """The streams of the chip, or its one queue."""
+        return Queues(chip)
+
+    def test_work_is_done_in_the_order_in_which_it_was_given(self, device: torch.device) -> None:
+        numbers = torch.zeros(SIZE, device=device)
+
+        for step in range(1, 30):
+            numbers.mul_(2).add_(step).remainder_(1021)
+
+        value = 0
+        for step in range(1, 30):
+            value = (2 * value + step) % 1021
+        assert torch.equal(numbers.cpu(), torch.full((SIZE,), float(value)))
+
+    def test_a_copy_to_the_chip_that_is_not_waited_for_is_whole(
+        self, chip: northbridge.Device, device: torch.device
+    ) -> None:
+        numbers = host_memory(SIZE).copy_(torch.arange(SIZE))
+
+        there = numbers.to(device, non_blocking=True)
+        doubled = there * 2
+        chip.synchronize()
+        numbers.zero_()
+
+        assert torch.equal(doubled.cpu(), torch.arange(SIZE, dtype=torch.float32) * 2)
+        assert torch.equal(there.cpu(), torch.arange(SIZE, dtype=torch.float32))
+
+    def test_a_copy_to_the_host_is_whole_after_synchronize(
+        self, chip: northbridge.Device, device: torch.device
+    ) -> None:
+        target = host_memory(SIZE).fill_(-1)
+        numbers = torch.arange(SIZE, dtype=torch.float32, device=device)
+
+        for _ in range(20):
+            numbers = numbers + 1
+        target.copy_(numbers, non_blocking=True)
+        del numbers
+        chip.synchronize()
+
+        assert torch.equal(target, torch.arange(SIZE, dtype=torch.float32) + 20)
+
+    def test_a_copy_that_is_waited_for_needs_no_more(self, device: torch.device) -> None:
+        numbers = torch.arange(SIZE, dtype=torch.float32, device=device)
+
+        for _ in range(20):
+            numbers = numbers + 1
+
+        assert torch.equal(numbers.cpu(), torch.arange(SIZE, dtype=torch.float32) + 20)
+        assert numbers[5].item() == 25
+
+    @pytest.mark.parametrize("steps", [0, 20], ids=["a copy", "a sum"])
+    def test_what_is_under_way_is_copied_to_another_device(
+        self, device: torch.device, other: torch.device, alone: bool, steps: int
+    ) -> None:
+        numbers = host_memory(SIZE).copy_(torch.arange(SIZE)).to(device, non_blocking=True)
+        for _ in range(steps):
+            numbers = numbers + 1
+        if alone:
+            with pytest.raises(RuntimeError):
+                numbers.to(other)
+            return
+
+        moved = numbers.to(other)
+
+        assert torch.equal((moved * 2).cpu(), (torch.arange(SIZE, dtype=torch.float32) + steps) * 2)
+
+    @pytest.mark.parametrize("way", WAITS)
+    def test_one_stream_waits_for_another(self, device: torch.device, queues: Queues, way: str) -> None:
+        # Copies only: a computation may run synchronously, and then no wait is needed.
+        numbers, more = (host_memory(SIZE).copy_(torch.arange(SIZE) + first) for first in (1, 2))
+        target = host_memory(SIZE).fill_(-1)
+        first, second = queues.current(), queues.new()
+
+        there = numbers.to(device, non_blocking=True)
+        queues.wait(second, first, way)
+        with queues.use(second):
+            doubled = there * 2
+            target.copy_(doubled, non_blocking=True)
+            back = more.to(device, non_blocking=True)
+        queues.wait(first, second, way)
+        found = back * 3
+        queues.synchronize(second)
+
+        assert torch.equal(doubled.cpu(), numbers * 2)
+        assert torch.equal(target, numbers * 2)
+        assert torch.equal(found.cpu(), more * 3)
+
+    @pytest.mark.parametrize("teller", ["the event", "the stream"])
+    def test_what_is_told_to_be_done_is_there(
+        self, chip: northbridge.Device, device: torch.device, queues: Queues, teller: str
+    ) -> None:
+        module: Any = chip.module
+        numbers = torch.arange(SIZE, dtype=torch.float32, device=device) + 1
+        chip.synchronize()
+        if not queues.are_several:
+            assert_rejected(lambda: torch.Event(device).record())
+            return
+
+        for _ in range(5):
+            target = host_memory(SIZE).fill_(-1)
+            target.copy_(numbers, non_blocking=True)
+            event = module.Event()
+            event.record()
+            asked = event if teller == "the event" else queues.current()
+            until = time.monotonic() + PATIENCE_S
+            while not asked.query():
+                assert time.monotonic() < until, f"{teller} says for {PATIENCE_S:g} s that a copy is not done"
+                chip.synchronize()
+
+            assert torch.equal(target, torch.arange(SIZE, dtype=torch.float32) + 1)
+
+    def test_memory_that_another_stream_reads_is_not_given_away(self, device: torch.device, queues: Queues) -> None:
+        side = queues.new()
+        kept = []
+        for step in range(5):
+            numbers = torch.full((SIZE,), float(step), device=device)
+            queues.wait(side, queues.current())
+            with queues.use(side):
+                kept.append(numbers * 1)
+            queues.record(numbers, side)
+            del numbers
+            torch.full((SIZE,), -1.0, device=device)
+        queues.wait(queues.current(), side)
+
+        assert [bounds(each) for each in kept] == [(step, step) for step in range(5)]
+
+    def test_an_event_tells_when_the_work_before_it_is_done(
+        self, chip: northbridge.Device, device: torch.device, queues: Queues
+    ) -> None:
+        module: Any = chip.module
+        if not queues.are_several:
+            assert_rejected(lambda: torch.Event(device).record())
+            return
+        start, end = module.Event(enable_timing=True), module.Event(enable_timing=True)
+
+        start.record()
+        numbers = torch.ones(SIZE, device=device) * 2
+        end.record()
+        end.synchronize()
+
+        assert start.query()
+        assert end.query()
+        assert start.elapsed_time(end) >= 0
+        assert numbers[0].item() == 2
+
+    def test_the_time_between_two_events_is_in_milliseconds(
+        self, chip: northbridge.Device, device: torch.device, queues: Queues
+    ) -> None:
+        module: Any = chip.module
+        if not queues.are_several:
+            assert_rejected(lambda: torch.Event(device, enable_timing=True).record())
+            return
+        start, end = module.Event(enable_timing=True), module.Event(enable_timing=True)
+        chip.synchronize()
+        began = time.monotonic()
+        start.record()
+        start.synchronize()  # the chip has reached it
+
+        time.sleep(PAUSE_S)
+        end.record()
+        end.synchronize()
+
+        elapsed_ms, most_ms = start.elapsed_time(end), 1000 * (time.monotonic() - began)
+        assert 900 * PAUSE_S <= elapsed_ms <= most_ms + 10
+
+    def test_the_current_stream_is_the_one_that_was_made_current(
+        self, chip: northbridge.Device, device: torch.device, queues: Queues
+    ) -> None:
+        if not queues.are_several:
+            assert_rejected(lambda: torch.Stream(device))
+            return
+        before, side = queues.current(), queues.new()
+
+        with queues.use(side):
+            assert queues.current() == side
+        assert queues.current() == before
+        assert side != before
+
+        chip.synchronize()
+        assert side.query()
+
+    def test_synchronize_waits_for_every_stream(
+        self, chip: northbridge.Device, device: torch.device, queues: Queues
+    ) -> None:
+        targets = [host_memory(SIZE).fill_(-1) for _ in range(3)]
+        for number, target in enumerate(targets):
+            with queues.use(queues.new()):
+                target.copy_(torch.full((SIZE,), float(number), device=device), non_blocking=True)
+
+        chip.synchronize()
+
+        assert [bounds(target) for target in targets] == [(0, 0), (1, 1), (2, 2)]
+
+
+def bounds(tensor: Tensor) -> tuple[float, float]:
+    """Return the smallest and the largest number."""
+    return tensor.min().item(), tensor.max().item()
+
+
+def assert_rejected(call: Any) -> None:
+    """Check that ``call`` raises on a chip without streams."""
+    with pytest.raises((RuntimeError, NotImplementedError, TypeError, AttributeError)):
+        call()

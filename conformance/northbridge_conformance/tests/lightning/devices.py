@@ -1,0 +1,104 @@
+"""The meanings of ``devices=``."""
+
+from __future__ import annotations
+
+import pytest
+
+import northbridge
+from northbridge_conformance.rank_programs.devices import FORMS, SECOND, is_held_by_one_fabric
+from northbridge_conformance.run import RunResult, run
+from northbridge_conformance.runs.ranks import error_of
+from northbridge_conformance.runs.scenario import Scenario
+from northbridge_conformance.suite import (
+    FABRICS,
+    TRAINERS,
+    Differences,
+    NamespaceSuite,
+    Runs,
+    in_each,
+    require,
+    require_devices,
+)
+
+
+class DeviceChoice(NamespaceSuite):
+    """Each form of ``devices=`` that Lightning accepts means the same on the chip as elsewhere.
+
+    On a machine with one device, a form that asks for two raises :class:`northbridge.DevicesError`; C3 needs two.
+    """
+
+    runs: Runs = in_each(*TRAINERS, *FABRICS)
+    advice = (
+        "Look at the Device's count() and root(), and at the bridge's detect(), which says the same before loading."
+    )
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_devices_takes(self, backend: str, namespace: str, chip: RunResult, form: str) -> None:
+        everything = range(northbridge.available()[backend])
+        indices = {"1": [0], "[1]": [1], "'auto'": everything, "-1": everything}.get(form, [0, 1])
+
+        found = chip.only("devices")[form]
+
+        device = northbridge.get(backend).device
+        if max(indices) >= len(everything):
+            assert error_of(found).startswith("DevicesError: ")
+            return
+        if form == SECOND and is_held_by_one_fabric(backend, namespace):  # the first, by earlier forms
+            assert error_of(found)
+            return
+        alone = len(indices) == 1  # a rank's device has this process's index, lists of devices have the requested ones
+        assert found == [str(device.root(index)) if alone else f"{device.type}:{index}" for index in indices]
+
+
+class SecondDevice(NamespaceSuite):
+    """``devices=[1]`` trains on the second device."""
+
+    runs: Runs = in_each(TRAINERS[0], FABRICS[0])
+    least_devices: int = 2
+    advice = (
+        "Look at the Device's select() and root(), and at the bridge's prepare_rank(), for devices after the first."
+    )
+
+    @pytest.fixture
+    def chip(self, backend: str, namespace: str, environ: dict[str, str]) -> RunResult:
+        require(namespace)
+        return run(Scenario(backend, namespace, ("training",), (1,), models=("mlp",)), environ)
+
+    def test_it_trains_the_weights_of_a_cpu_run(self, differences: Differences) -> None:
+        assert differences("training mlp", "weights") == []
+
+    def test_memory_is_allocated_there_and_nowhere_else(self, device: northbridge.Device, chip: RunResult) -> None:
+        root = str(device.root(1))
+
+        found = chip.only("training mlp")
+
+        assert found["root device"] == root
+        assert found["in use"] in (None, [root])
+
+    def test_it_is_the_current_one(self, device: northbridge.Device, chip: RunResult) -> None:
+        assert chip.only("training mlp")["current device"] == str(device.root(1))
+
+
+class LastDevices(NamespaceSuite):
+    """``devices=[2, 3]`` trains on those two, whose indices differ from the ranks."""
+
+    runs: Runs = in_each(TRAINERS[0], FABRICS[0], devices=(2,))
+    advice = (
+        "Look at the Device's select() and root(), and at the bridge's prepare_rank(): they are given the device's"
+        " number, which is not the rank's, LOCAL_RANK, in every run."
+    )
+
+    @pytest.fixture
+    def chip(self, backend: str, namespace: str, environ: dict[str, str]) -> RunResult:
+        require(namespace)
+        require_devices(backend, 4)
+        return run(Scenario(backend, namespace, ("training",), (2, 3), models=("mlp",)), environ)
+
+    def test_each_rank_trains_on_its_own(self, device: northbridge.Device, chip: RunResult) -> None:
+        roots = [str(device.root(index)) for index in (2, 3)]
+
+        assert chip.each("training mlp", "root device") == roots
+        assert chip.each("training mlp", "in use") in ([None, None], [[root] for root in roots])
+
+    def test_it_is_the_current_one(self, chip: RunResult) -> None:
+        assert chip.each("training mlp", "current device") == chip.each("training mlp", "root device")

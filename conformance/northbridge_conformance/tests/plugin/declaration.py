@@ -1,0 +1,96 @@
+"""The declaration of a plugin and its chip, before any of the vendor's software is loaded."""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from typing import Any
+
+from packaging.version import Version
+
+import northbridge
+from northbridge.capabilities import FACTS
+from northbridge.discovery.installed import LIGHTNING_NAMES, is_wellformed
+from northbridge_conformance.tests.plugin.plugin_suite import PluginSuite
+
+
+class Declaration(PluginSuite):
+    """The parts of the backend carry names that torch can take, and capabilities of the right types."""
+
+    advice = (
+        "Look at the Backend(…) that the plugin's hook returns: the attribute `type` of its Device, `name` of its"
+        " Collective, `package` of its Bridge, and its Capabilities, whose claims are northbridge.yes,"
+        " northbridge.no('why') and northbridge.unknown."
+    )
+
+    def test_the_device_type_is_one_that_torch_can_take(self, declared: dict[str, Any]) -> None:
+        found = literal_eval(declared["type"])
+
+        assert isinstance(found, str)
+        assert is_wellformed(found)
+        assert found not in ("cpu", "meta", "privateuseone")
+
+    def test_the_collective_is_one_that_torch_can_take(self, declared: dict[str, Any]) -> None:
+        found = literal_eval(declared["collective"])
+
+        assert isinstance(found, str)
+        assert is_wellformed(found)  # torch.distributed writes names in lower case
+        assert found not in ("fake", "gloo", "undefined")  # these do not carry a chip's tensors
+
+    def test_the_vendors_package_is_a_name_that_can_be_imported(self, declared: dict[str, Any]) -> None:
+        package = declared["package"]
+
+        assert package is None or all(part.isidentifier() for part in package.split("."))
+
+    def test_every_claim_is_a_claim(self, declared: dict[str, Any]) -> None:
+        found = {name: value for name, value in declared["capabilities"].items() if name not in FACTS}
+
+        assert {name: value for name, value in found.items() if value[0] != "Claim"} == {}
+        assert {name: value for name, value in found.items() if value[1] not in ("yes", "no", "unknown")} == {}
+        assert {name: value for name, value in found.items() if not isinstance(value[2], str)} == {}
+
+    def test_whatever_is_denied_has_a_reason(self, declared: dict[str, Any]) -> None:
+        denied = {name: value for name, value in declared["capabilities"].items() if value[1] == "no"}
+
+        assert [name for name, value in denied.items() if not value[2].strip()] == []
+
+    def test_facts_are_yes_or_no(self, declared: dict[str, Any]) -> None:
+        for fact in FACTS:
+            assert declared["capabilities"][fact] in (["bool", "True"], ["bool", "False"])
+
+    def test_it_says_the_same_when_it_is_asked_again(self, declared: dict[str, Any]) -> None:
+        assert declared["parts again"]
+        assert declared["capabilities again"] == declared["capabilities"]
+
+
+class PluginMetadata(PluginSuite):
+    """One distribution announces the name, and its module declares a backend of that name."""
+
+    advice = (
+        "Look at the plugin's pyproject.toml: [project] name and version, and the entry point of the group"
+        ' "northbridge.backends"; and at the hook northbridge_backend() of the module that it names.'
+    )
+
+    def test_one_distribution_announces_the_name(self, backend: str) -> None:
+        found = [str(plugin) for plugin in northbridge.installed() if plugin.name == backend]
+
+        assert len(found) == 1, f"{backend!r} is announced by {found or 'no distribution'}"
+
+    def test_the_distribution_has_a_name_and_a_version(self, plugin: northbridge.Plugin) -> None:
+        assert re.fullmatch(r"[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]", plugin.distribution)
+        assert str(Version(plugin.version))
+
+    def test_the_name_is_one_that_lightning_can_take(self, backend: str) -> None:
+        assert is_wellformed(backend)
+        assert backend not in LIGHTNING_NAMES
+
+    def test_the_entry_point_names_a_module_and_nothing_in_it(self, plugin: northbridge.Plugin) -> None:
+        assert all(part.isidentifier() for part in plugin.module.split(".")), plugin.module
+
+    def test_the_module_declares_a_backend_of_that_name(self, backend: str, declared: dict[str, Any]) -> None:
+        assert declared["name"] == backend
+
+    def test_it_was_written_for_this_version_of_the_api(self, declared: dict[str, Any]) -> None:
+        written_for, spoken_here = declared["api"]
+
+        assert written_for == spoken_here

@@ -1,0 +1,151 @@
+"""The import costs of a plugin, which all users of its environment pay, and the loading of the vendor's software."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import northbridge
+from northbridge_conformance.runs.question import Answer, ask, ask_again
+from northbridge_conformance.runs.run_environment import is_read_by_others, tells_of_a_launcher
+from northbridge_conformance.tests.plugin.plugin_suite import ALONE, HEAVY, PluginSuite, is_unsupported, tops
+
+MOST_SECONDS = 0.05
+"""The CPU time of the import, without that of northbridge and pluggy."""
+
+MOST_WAITED = 0.25
+"""The wall time in seconds, which other processes prolong; a wait for a server or a card takes longer still."""
+
+_TRIES = 5
+
+
+class PluginImport(PluginSuite):
+    """The import of the plugin's module is quick, silent, without traces, and without the vendor's software."""
+
+    advice = (
+        "Look at the top of the plugin's module: move imports into the hook northbridge_backend(), into Bridge.load()"
+        " and into the methods that need them; `python -X importtime -c 'import <module>'` shows what takes the time."
+    )
+
+    @pytest.fixture
+    def imported(self, plugin: northbridge.Plugin, environ: dict[str, str]) -> Answer:
+        """The modules and traces of the import."""
+        return ask("plugin_import", plugin.module, environ=environ)
+
+    def test_it_takes_no_longer_than_fifty_milliseconds(
+        self, plugin: northbridge.Plugin, environ: dict[str, str]
+    ) -> None:
+        # Other processes can only make it slower.
+        answer = ask_again("plugin_import", plugin.module, environ=environ)
+        seconds: float = answer.facts["seconds"]
+        clock: float = answer.facts["clock"]
+        for _ in range(1, _TRIES):
+            if seconds <= MOST_SECONDS and clock <= MOST_WAITED:
+                break
+            again = ask_again("plugin_import", plugin.module, environ=environ).facts
+            seconds, clock = min(seconds, again["seconds"]), min(clock, again["clock"])
+
+        assert seconds <= MOST_SECONDS, f"it brings {', '.join(sorted(tops(answer)))}"
+        assert clock <= MOST_WAITED, "it waits for something"
+
+    def test_it_brings_neither_torch_nor_lightning(self, imported: Answer) -> None:
+        assert not tops(imported) & HEAVY
+
+    def test_it_does_not_bring_the_vendors_package(self, imported: Answer, declared: dict[str, Any]) -> None:
+        assert _top(declared["package"]) not in tops(imported)
+
+    def test_its_declaration_brings_neither_of_them(self, declared: dict[str, Any]) -> None:
+        assert not set(declared["modules"]) & (HEAVY | {_top(declared["package"])})
+
+    def test_it_prints_nothing(self, imported: Answer) -> None:
+        assert imported.said == ""
+
+    def test_it_starts_no_thread_and_no_process(self, imported: Answer) -> None:
+        assert imported.facts["threads"] == 1
+        assert imported.facts["children"] == []
+
+    def test_it_leaves_the_environment_and_the_path_of_imports_alone(self, imported: Answer) -> None:
+        assert imported.facts["variables"] == []
+        assert imported.facts["path"] == []
+
+
+def _top(package: str | None) -> str:
+    return (package or "").partition(".")[0]
+
+
+_USERS = {"MASTER_ADDR": "127.0.0.2", "MASTER_PORT": "29531", "OMP_NUM_THREADS": "3", "PYTHONHASHSEED": "11"}
+
+
+class SoftwareLoading(PluginSuite):
+    """The software is loaded once and for all, and what the user has set in the environment stays."""
+
+    advice = (
+        "Look at Bridge.load(), which has to do nothing when it is called again; and at what writes to os.environ in"
+        " Bridge.prepare(), Bridge.load() and Bridge.prepare_rank(): use os.environ.setdefault(), and"
+        " northbridge.keep_environment() around an import that writes."
+    )
+
+    def test_it_is_loaded_or_says_what_is_missing(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+        assert is_unsupported(loaded, detected) or loaded["looks"][0]["device"]
+
+    def test_to_load_it_again_changes_nothing(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+        if not is_unsupported(loaded, detected):
+            assert loaded["loaded again"] == "None"
+            first, again = loaded["looks"]
+            assert again == first
+            assert loaded["same objects"]
+
+    def test_device_defaults_find_their_functions(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+        # A module of torch's own is here even where the chip's software is missing.
+        if not is_unsupported(loaded, detected) or "broken defaults" in loaded:
+            assert loaded["broken defaults"] == []
+
+    def test_autocast_accepts_dtypes_not_denied(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+        if not is_unsupported(loaded, detected):
+            assert {name: problem for name, problem in loaded["mixed precision"].items() if problem} == {}
+
+    def test_what_a_process_has_once_stays_as_it_was(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+        if is_unsupported(loaded, detected):
+            return
+        before, after = loaded["states"]
+
+        # For example, a seed that the user set before building the Trainer must stay.
+        assert {name: [before[name], after[name]] for name in before if after[name] != before[name]} == {}
+
+    def test_it_tells_no_process_that_it_is_a_rank(self, loaded: dict[str, Any]) -> None:
+        # MASTER_PORT, for example, would reach every job on this machine and every process that a user starts.
+        written = {name: values for name, values in loaded["variables"].items() if tells_of_a_launcher(name)}
+
+        assert written == {}
+
+    def test_it_sets_no_variable_of_other_software(self, loaded: dict[str, Any]) -> None:
+        # Every process that this one starts would obey it.
+        assert {name: values for name, values in loaded["variables"].items() if is_read_by_others(name)} == {}
+
+    @pytest.fixture(params=[ALONE, ("1", "2")], ids=["alone", "rank 1 of 2"])
+    def place(self, request: pytest.FixtureRequest) -> tuple[str, str]:
+        """The rank and the number of ranks for which the process is prepared."""
+        rank, ranks = request.param
+        return rank, ranks
+
+    @pytest.fixture
+    def users(self, backend: str, environ: dict[str, str], place: tuple[str, str]) -> dict[str, str]:
+        """Variables that a user may have set, among them all that the software sets if they are unset."""
+        loaded = ask("software", backend, *place, environ=environ).facts
+        written = {name: now for name, (_, now) in loaded["variables"].items() if not name.startswith("_")}
+        return {**_USERS, **{name: _another(now or "") for name, now in written.items()}}
+
+    def test_what_the_user_has_set_wins(
+        self, backend: str, environ: dict[str, str], users: dict[str, str], place: tuple[str, str]
+    ) -> None:
+        found = ask("software", backend, *place, environ=environ, user=users).facts
+
+        # The vendor may refuse an invalid value, but must not replace it.
+        overwritten = {name: values for name, values in found["variables"].items() if values[0] is not None}
+        assert overwritten == {}
+
+
+def _another(value: str) -> str:
+    """Return a different value that a user might have chosen."""
+    return str(1 - int(value)) if value in ("0", "1") else f"{value}0"

@@ -1,0 +1,275 @@
+"""Reports as runs of the suite leave them: of a good simulated chip, of one with every verdict, and others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from northbridge.capabilities import Capabilities
+from northbridge_conformance.report.report import (
+    BackendFacts,
+    ClaimResult,
+    LevelResult,
+    MachineFacts,
+    Report,
+    SuiteFacts,
+    TestResult,
+)
+from northbridge_conformance.verdict import Ending, Verdict
+
+TRACEBACK = (
+    "    def test_views(self, device):\n"
+    + "".join(f"        step {number} of a long test\n" for number in range(30))
+    + "E       AssertionError: a view of a view has its own memory\nE       assert [0, 1] == [0, 7]\n"
+)
+STACKS = "rank 0:\n  File train.py, line 3, in fit\nrank 1:\n  File collective.py, line 40, in barrier"
+HOSTILE = "\x1b[31m</script><script>document.title='owned'</script>\x1b[0m <img src=x onerror=alert(1)> \x00 \u202e ]]>"
+
+_ENDINGS = {
+    Verdict.PASS: Ending.WORKED,
+    Verdict.FAIL: Ending.FAILED,
+    Verdict.UNDERCLAIM: Ending.WORKED,
+    Verdict.UNKNOWN: Ending.WORKED,
+    Verdict.TIMEOUT: Ending.HUNG,
+    Verdict.NOT_RUN: Ending.FORBIDDEN,
+    Verdict.VOID: Ending.VOID,
+}
+_TOPICS = {
+    "Plugin": "What is installed, and what it says of itself.",
+    "Device": "Tensors on one device, without Lightning.",
+    "Operations": "Torch's operations and their gradients are near the CPU's.",
+    "OperationOptions": "Operations are near the CPU's with options, too.",
+    "Training": "Lightning trains every model, and each stage runs.",
+    "Checkpoints": "What is saved opens on the chip and on the CPU.",
+    "Collective": "As many ranks as devices exchange tensors and objects; no Lightning is imported.",
+}
+OPERATIONS = ("abs", "add", "div.floor_rounding", "linalg.norm", "matmul", "nn.functional.relu", "sort", "where")
+_TITLES = {
+    "Plugin": [f"plugin fact {number}" for number in range(1, 13)],
+    "Device": [f"device semantics {number}" for number in range(1, 60)],
+    "Training": [f"the weights are those of a CPU run on each rank {number}" for number in range(1, 40)],
+    "Checkpoints": [f"a checkpoint opens on the CPU {number}" for number in range(1, 25)],
+    "Collective": [f"all reduce {number} of bfloat16" for number in range(1, 210)],
+}
+LEVEL_OF = {
+    "Plugin": "C0",
+    "Device": "C1",
+    "Operations": "C1",
+    "OperationOptions": "C1",
+    "Training": "C2",
+    "Checkpoints": "C2",
+    "Collective": "C3",
+}
+
+
+def result(
+    class_name: str,
+    title: str,
+    verdict: Verdict = Verdict.PASS,
+    *,
+    parameters: str = "",
+    evidence: str = "",
+    advice: str = "",
+    claims: Sequence[str] = (),
+    ending: Ending | None = None,
+) -> TestResult:
+    """Return one test of a report."""
+    level, brackets = LEVEL_OF[class_name], f"[{parameters}]" if parameters else ""
+    return TestResult(
+        id=f"{level}/{class_name}/test_{title.replace(' ', '_')}{brackets}",
+        level=level,
+        topic=_TOPICS[class_name],
+        title=f"{title} ({parameters})" if parameters else title,
+        verdict=verdict,
+        ending=ending or _ENDINGS[verdict],
+        claims=tuple(claims),
+        seconds=0.25,
+        evidence=evidence,
+        advice=advice,
+    )
+
+
+def passing() -> list[TestResult]:
+    """Return the tests of a run in which all is well."""
+    tests = [result(name, title) for name, titles in _TITLES.items() for title in titles]
+    tests += [result("Operations", "an operation and its gradient", parameters=name) for name in OPERATIONS]
+    refusal = "UnsupportedError: float8 was asked for, and 'acme' cannot do this: the chip has no such unit"
+    tests.append(result("Training", "float8 is refused", evidence=refusal, claims=["float8"], ending=Ending.REFUSED))
+    return sorted(tests, key=lambda test: test.level)
+
+
+def report_of(
+    tests: Sequence[TestResult],
+    *,
+    name: str = "acme",
+    withheld: Mapping[str, Sequence[str]] | None = None,
+    findings: Mapping[str, tuple[str, str]] | None = None,
+    simulated: bool = True,
+    sources: str = "5f0c8a7e91b2",
+    mutation: str = "",
+) -> Report:
+    """Return a whole report of ``tests``; ``findings`` are answers and findings of claims, proved but for these."""
+    below = True
+    levels = []
+    for level, title in {
+        "C0": "The plugin",
+        "C1": "One device",
+        "C2": "One device in Lightning",
+        "C3": "Several devices",
+    }.items():
+        reasons = tuple((withheld or {}).get(level, ()))
+        if not below:
+            reasons = (*reasons, "the level below is withheld")
+        below = not reasons
+        cases = sum(test.level == level and test.ending is not Ending.FORBIDDEN for test in tests)
+        levels.append(
+            LevelResult(name=level, title=title, granted=below, simulated=simulated, cases=cases, withheld=reasons)
+        )
+    claims = {}
+    for claim, stated in Capabilities.of_level("C3").claims().items():
+        answer, finding = (findings or {}).get(
+            claim, (stated.answer, "proved" if stated.answer == "yes" else "unknown")
+        )
+        claims[claim] = ClaimResult.model_validate(
+            {
+                "answer": answer,
+                "reason": "the chip has no such unit" if answer == "no" else stated.reason,
+                "finding": finding,
+                "tests": 0 if finding == "not tested" else 7,
+            }
+        )
+    return Report(
+        suite=SuiteFacts(
+            northbridge="0.1.0",
+            sources=sources,
+            asked="C3",
+            expected=tuple(test.id for test in tests),
+            mutation=mutation,
+        ),
+        backend=BackendFacts(
+            name=name,
+            distribution=f"northbridge-{name}",
+            version="1.2",
+            api=2,
+            device=name,
+            collective=f"{name}ccl",
+            simulated=simulated,
+            devices=4,
+            label="Simulated Acme X100" if simulated else "Acme X100",
+        ),
+        machine=MachineFacts(
+            system="Linux 6.1 x86_64",
+            processor="Acme Xeon",
+            cores=2,
+            memory=8 * 2**30,
+            environment={"OMP_NUM_THREADS": "1", "NORTHBRIDGE_SIMULATE": name},
+        ),
+        versions={"python": "3.11.9", "torch": "2.13.0", "lightning": "2.6.6", f"northbridge-{name}": "1.2"},
+        began="2026-11-24T20:40:45+00:00",
+        seconds=211.4,
+        claims=claims,
+        levels=tuple(levels),
+        tests=tuple(tests),
+    ).sealed()
+
+
+@pytest.fixture
+def good() -> Report:
+    """A simulated chip that does what it claims, up to C3."""
+    return report_of(passing(), findings={"float8": ("no", "refused"), "float64": ("no", "refused")})
+
+
+@pytest.fixture
+def mixed() -> Report:
+    """A real chip with every verdict and every finding, of which C0 is granted."""
+    wrong = [
+        result(
+            "Training",
+            "fp16 scales its gradients",
+            Verdict.FAIL,
+            evidence="E  assert 1.0 == 65536.0",
+            advice="See that the gradient scaler of the chip is the one that Lightning is given.",
+            claims=["float16"],
+        ),
+        result(
+            "Training",
+            "a view of a view",
+            Verdict.FAIL,
+            evidence=TRACEBACK,
+            advice="Look at the strides that your kernels are given.",
+        ),
+        result("Checkpoints", "a checkpoint after a view", Verdict.FAIL, evidence=TRACEBACK, advice="As above."),
+        result(
+            "Collective",
+            "a barrier waits",
+            Verdict.TIMEOUT,
+            evidence=STACKS,
+            advice="See that the barrier returns when the last rank has come.",
+            claims=["barrier"],
+        ),
+        result(
+            "Training",
+            "bf16 trains",
+            Verdict.UNDERCLAIM,
+            evidence="it worked, although 'acme' says no: the chip has no such unit",
+            advice="Claim bfloat16, or refuse it.",
+            claims=["bfloat16"],
+        ),
+        result(
+            "Collective",
+            "all gather of eight ranks",
+            Verdict.NOT_RUN,
+            evidence="it needs 8 devices of acme, and this machine has 4",
+            advice="Run the suite where there are eight.",
+        ),
+        result("Device", "float64 adds", Verdict.UNKNOWN, claims=["float64"], evidence="it worked"),
+        result(
+            "Operations", "an operation and its gradient", Verdict.FAIL, parameters="svd", evidence="E  1e-2 > 1e-5"
+        ),
+    ]
+    return report_of(
+        [*passing(), *wrong],
+        simulated=False,
+        withheld={
+            "C1": ["1 test of it did not pass: C1/Operations/test_an_operation_and_its_gradient[svd]"],
+            "C2": [
+                "3 tests of it did not pass, the first of them C2/Training/test_fp16_scales_its_gradients",
+                "resume is not proved: unknown",
+            ],
+            "C3": ["barrier is not proved: TIMEOUT", "1 test of it could not run"],
+        },
+        findings={
+            "float16": ("yes", "false"),
+            "bfloat16": ("no", "hidden"),
+            "float8": ("no", "refused"),
+            "resume": ("unknown", "unknown"),
+            "barrier": ("yes", "not tested"),
+        },
+    )
+
+
+@pytest.fixture
+def nothing() -> Report:
+    """A backend of which nothing is granted."""
+    tests = [
+        result(
+            "Plugin", "the hook returns a backend", Verdict.FAIL, evidence="E  TypeError: None", advice="Return one."
+        ),
+        result("Plugin", "the plugin is picklable"),
+    ]
+    claims = dict.fromkeys(Capabilities().claims(), ("unknown", "unknown"))
+    withheld = {"C0": ["C0/Plugin/test_the_hook_returns_a_backend: FAIL"]}
+    return report_of(tests, withheld=withheld, findings=claims, simulated=False)
+
+
+@pytest.fixture
+def hostile() -> Report:
+    """A report whose every text would be markup, if it were let."""
+    tests = [
+        result("Device", HOSTILE, Verdict.FAIL, evidence=f"{HOSTILE * 400}\n{'```' * 3}\n{HOSTILE}", advice=HOSTILE),
+        result("Device", "x" * 600, Verdict.UNKNOWN, evidence="y" * 900, parameters=HOSTILE),
+        result("Device", "all | is `well`", Verdict.TIMEOUT, evidence=HOSTILE),
+    ]
+    tests.append(result("Device", "a view", Verdict.NOT_RUN, evidence=HOSTILE))
+    return report_of(tests, name=HOSTILE, withheld={"C1": [HOSTILE]}, mutation=HOSTILE)

@@ -1,0 +1,126 @@
+"""Errors of the conformance command for wrong usage and missing backends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from northbridge_conformance.report import command
+from northbridge_conformance.report.facts import digest_sources
+from northbridge_conformance.report.report import INTERRUPTED, NOT_ASKED, Report
+
+NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
+
+
+def prove(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `northbridge conformance` in ``folder``."""
+    command, environ = [NORTHBRIDGE, "conformance", *arguments], {**os.environ, **variables}
+    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "give either the name of a backend, or a report with --verify"),
+        (("cpu_sim", "--verify", "report.json"), "give either the name of a backend"),
+        (("cpu_sim", "--level", "C7"), "--level='C7' is not one of C0, C1, C2, C3, C4"),
+        (("--verify", "report.json", "--out", "there"), "--verify cannot be combined with --out"),
+        (("cpu_simm",), "no backend 'cpu_simm' is installed"),
+        (("--verify", "nothing.json"), "is not a conformance report"),
+        (("cpu_sim", "--out", "/proc/nowhere"), "cannot write into /proc/nowhere"),
+    ],
+)
+def test_wrong_usage_is_told_and_ends_with_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    asked = prove(tmp_path, *arguments)
+
+    assert asked.returncode == 2, asked.stderr
+    assert words in " ".join(asked.stderr.replace("│", " ").split())
+    assert "Traceback" not in asked.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        (
+            "NORTHBRIDGE_DISABLE",
+            "cpu_sim",
+            "backend 'cpu_sim' (northbridge 0.1.0) is disabled",
+        ),
+        ("NORTHBRIDGE_SIMULATE", "cpu_simm", "NORTHBRIDGE_SIMULATE=cpu_simm: no backend"),
+    ],
+)
+def test_variable_excludes_the_backend(tmp_path: Path, variable: str, value: str, words: str) -> None:
+    asked = prove(tmp_path, "cpu_sim", "--level", "C0", **{variable: value})
+
+    assert asked.returncode == 2
+    assert asked.stderr.startswith(f"northbridge: {words}")
+    assert asked.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize(
+    ("there", "words"), [("", "written\n"), ("report.json", "written; what is in {out} is an earlier run's\n")]
+)
+def test_early_interruption_leaves_no_report(
+    interruption: type[BaseException],
+    there: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise interruption
+
+    monkeypatch.setattr(command, "run_suite", interrupt)
+    if there:
+        (tmp_path / there).touch()
+
+    with pytest.raises(interruption):
+        command.run("cpu_sim", "C0", tmp_path, ())
+
+    expected = f"northbridge: the suite was interrupted, and no report was {words.format(out=tmp_path)}"
+    assert capsys.readouterr().err.endswith(expected)
+
+
+def test_part_of_the_suite_is_told_test_by_test(tmp_path: Path) -> None:
+    part = ("cpu_sim", "--level", "C0", "--out", "report", "--only")
+
+    passing = prove(tmp_path, *part, "PluginMetadata/test_the_name")
+    nothing = prove(tmp_path, *part, "no_such_test")
+
+    assert passing.returncode == 0, passing.stdout + passing.stderr
+    assert "PASS  C0/PluginMetadata/test_the_name_is_one_that_lightning_can_take" in passing.stdout
+    assert "a part of the suite, which grants no level" in passing.stdout
+    assert "withheld" not in passing.stdout
+    assert "NOT RUN" not in passing.stdout
+    assert nothing.returncode == 2
+    assert "no test up to C0 has 'no_such_test' in its id" in nothing.stderr
+
+
+def test_sigterm_leaves_a_partial_report(tmp_path: Path) -> None:
+    part = ("--level", "C1", "--only", "C0/PluginMetadata", "--only", "C1/", "--out", "report")
+    command = [NORTHBRIDGE, "conformance", "cpu_sim", *part]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("northbridge: C1,"):
+                process.terminate()
+
+    tests = Report.read(tmp_path / "report" / "report.json").tests
+    said = {level: {test.evidence for test in tests if test.level == level} for level in ("C0", "C1")}
+    assert said == {"C0": {"", NOT_ASKED}, "C1": {INTERRUPTED}}
+    assert process.returncode == 1
+
+
+def test_the_suites_digest_is_that_of_its_files() -> None:
+    assert digest_sources() == digest_sources()
+    assert len(digest_sources()) == 64

@@ -1,0 +1,199 @@
+"""The levels that a run of the suite earns."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge import Claim, no, unknown, yes
+from northbridge.capabilities import LEVEL_CLAIMS, Capabilities
+from northbridge.processes.question import describe_timeout
+from northbridge_conformance.levels import LEVELS
+from northbridge_conformance.report.grading import grant, judge_claims, judge_test
+from northbridge_conformance.report.report import LevelResult
+from northbridge_conformance.runner.event_log import Ended, Planned
+from northbridge_conformance.verdict import Ending, Verdict
+
+PASSING: dict[str, tuple[str, ...]] = {
+    f"{level}/Chip/{claim}": (claim,) for level, claims in LEVEL_CLAIMS.items() for claim in claims
+}
+
+
+def planned(name: str, claims: tuple[str, ...] = (), advice: str = "Look at Device.count().") -> Planned:
+    return Planned(
+        id=name, chosen=True, level=name[:2], topic="A chip.", title="it works", claims=claims, advice=advice
+    )
+
+
+def ended(name: str, ending: Ending = Ending.WORKED) -> Ended:
+    return Ended(id=name, ending=ending, seconds=0.1, evidence="" if ending is Ending.WORKED else "it did not")
+
+
+def earn(
+    claims: dict[str, Claim], endings: dict[str, Ending] | None = None, *, asked: str = "C3", cases: int = 250
+) -> dict[str, LevelResult]:
+    """Return the levels of a backend in which all works but for ``endings``, in so many cases of each level."""
+    tests = dict(PASSING)
+    for level in LEVELS:
+        tests |= {f"{level}/Chip/case_{number}": () for number in range(cases)}
+    tests |= {name: tests.get(name, ()) for name in endings or {}}
+    results = [
+        judge_test(planned(name, shown), ended(name, (endings or {}).get(name, Ending.WORKED)), claims)
+        for name, shown in tests.items()
+        if list(LEVELS).index(name[:2]) <= list(LEVELS).index(asked)
+    ]
+    return {level.name: level for level in grant(asked, results, judge_claims(claims, results), simulated=True)}
+
+
+def claiming(level: str = "C3", **others: Claim) -> dict[str, Claim]:
+    return Capabilities.of_level(level, **others).claims()  # type: ignore[arg-type]  # as a test's parameter is
+
+
+def test_all_that_is_claimed_and_proved_earns_the_level() -> None:
+    levels = earn(claiming())
+
+    assert [(name, level.granted) for name, level in levels.items()] == [(f"C{number}", True) for number in range(4)]
+    assert levels["C3"].label == "C3 (simulated)"
+    assert levels["C3"].cases == 250 + len(LEVEL_CLAIMS["C3"])
+
+
+def test_a_backend_that_claims_nothing_has_the_first_level_alone() -> None:
+    levels = earn(Capabilities().claims())
+
+    assert [name for name, level in levels.items() if level.granted] == ["C0"]
+    assert "it needs the claim 'float32', and the backend says 'unknown'" in levels["C1"].withheld
+    assert "C1 is not granted" in levels["C2"].withheld
+
+
+def test_denied_deniable_claim_keeps_the_level() -> None:
+    claims = claiming(random_numbers=no("it draws on the host"))
+
+    assert earn(claims, {"C1/Chip/random_numbers": Ending.REFUSED})["C1"].granted
+    assert earn(claims)["C1"].withheld == (
+        "UNDERCLAIM: C1/Chip/random_numbers",
+        "it needs the claim 'random_numbers' or its denial, which is hidden",
+    )
+
+
+def test_one_failing_test_withholds_its_level_and_those_above() -> None:
+    levels = earn(claiming(), {"C2/Chip/case_3": Ending.FAILED})
+
+    assert [name for name, level in levels.items() if level.granted] == ["C0", "C1"]
+    assert levels["C2"].withheld == ("FAIL: C2/Chip/case_3",)
+    assert levels["C3"].withheld == ("C2 is not granted",)
+
+
+def test_a_hang_on_a_claim_of_the_level_names_both() -> None:
+    levels = earn(claiming(), {"C3/Chip/barrier": Ending.HUNG})
+
+    assert levels["C3"].withheld == ("TIMEOUT: C3/Chip/barrier", "it needs the claim 'barrier', which is false")
+
+
+def test_void_test_withholds_the_level() -> None:
+    levels = earn(claiming(), {"C3/Chip/barrier": Ending.VOID})
+
+    assert levels["C3"].withheld == ("VOID: C3/Chip/barrier", "it needs the claim 'barrier', which is not tested")
+
+
+def test_what_is_denied_and_works_withholds_the_level() -> None:
+    levels = earn(claiming(views=no("it copies")))
+
+    assert levels["C1"].withheld == (
+        "UNDERCLAIM: C1/Chip/views",
+        "it needs the claim 'views', and the backend says 'no'",
+    )
+
+
+def test_unlisted_unknown_claim_withholds_nothing() -> None:
+    claims = claiming(profiler=unknown)
+    results = [judge_test(planned("C2/Chip/profiler", ("profiler",)), ended("C2/Chip/profiler"), claims)]
+
+    assert results[0].verdict is Verdict.UNKNOWN
+    assert judge_claims(claims, results)["profiler"].finding == "unknown"
+    assert earn(claims)["C3"].granted
+
+
+def test_a_test_that_the_machine_forbids_withholds_the_level() -> None:
+    levels = earn(claiming(), {"C3/Chip/case_1": Ending.FORBIDDEN})
+
+    assert levels["C3"].withheld == ("NOT RUN: C3/Chip/case_1: it did not",)
+
+
+def test_a_library_of_an_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PASSING, "C3/Chip/zero", ("deepspeed",))
+    claims = claiming(deepspeed=yes)
+    results = [
+        judge_test(planned("C3/Chip/zero", ("deepspeed",)), ended("C3/Chip/zero", Ending.FORBIDDEN), claims),
+    ]
+
+    assert results[0].verdict is Verdict.NOT_RUN
+    assert judge_claims(claims, results)["deepspeed"].finding == "not tested"
+    assert earn(claims, {"C3/Chip/zero": Ending.FORBIDDEN})["C3"].granted
+
+
+def test_one_reason_that_forbids_many_is_told_once() -> None:
+    levels = earn(claiming(), {f"C3/Chip/case_{number}": Ending.FORBIDDEN for number in range(1, 6)})
+
+    assert levels["C3"].withheld == ("NOT RUN: C3/Chip/case_1 and 4 more: it did not",)
+
+
+def test_too_few_cases_say_too_little() -> None:
+    levels = earn(claiming(), cases=10)
+
+    assert levels["C2"].granted
+    assert levels["C3"].withheld == (f"{10 + len(LEVEL_CLAIMS['C3'])} of its tests ran, and it needs 200",)
+
+
+def test_no_level_is_granted_without_a_case() -> None:
+    (level,) = grant("C0", [], judge_claims({}, []), simulated=False)
+
+    assert level.withheld == ("0 of its tests ran, and it needs 1",)
+
+
+def test_a_claim_is_what_its_tests_say() -> None:
+    claims = {"views": yes, "fit": yes, "resume": no("it forgets"), "barrier": no("it has none"), "float32": yes}
+    results = [
+        judge_test(planned(f"C1/Chip/{name}", (name,)), ended(f"C1/Chip/{name}", ending), claims)
+        for name, ending in (
+            ("views", Ending.WORKED),
+            ("fit", Ending.FAILED),
+            ("resume", Ending.REFUSED),
+            ("barrier", Ending.WORKED),
+        )
+    ]
+
+    assert {name: claim.finding for name, claim in judge_claims(claims, results).items()} == {
+        "views": "proved",
+        "fit": "false",
+        "resume": "refused",
+        "barrier": "hidden",
+        "float32": "not tested",
+    }
+
+
+def test_advice_is_given_where_something_is_wrong() -> None:
+    claims = {"views": no("it copies")}
+
+    def advice(ending: Ending, *shown: str) -> str:
+        return judge_test(planned("C1/Chip/case", shown), ended("C1/Chip/case", ending), claims).advice
+
+    assert advice(Ending.WORKED) == ""
+    assert advice(Ending.FAILED) == "Look at Device.count()."
+    assert "claim 'views' as northbridge.yes" in advice(Ending.WORKED, "views")
+    assert "Run the suite on a machine that allows it" in advice(Ending.FORBIDDEN)
+    assert advice(Ending.VOID).startswith("Make the chip's results repeatable")
+    assert advice(Ending.HUNG) == "Look at Device.count()."
+    slow = ended("C1/Chip/case", Ending.HUNG).model_copy(update={"evidence": describe_timeout(20, 60, name="acme")})
+    assert judge_test(planned("C1/Chip/case"), slow, {}).advice.startswith("Run the suite again when this machine is")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "evidence", "advice"),
+    [
+        (False, "it was not asked for", "Run the suite without --only."),
+        (True, "Ctrl-C or SIGTERM ended the suite before this test ended", "Run the suite again, to its end."),
+    ],
+)
+def test_a_test_without_an_ending_has_not_run(chosen: bool, evidence: str, advice: str) -> None:
+    result = judge_test(planned("C1/Chip/case").model_copy(update={"chosen": chosen}), None, {})
+
+    assert (result.verdict, result.evidence, result.advice) == (Verdict.NOT_RUN, evidence, advice)

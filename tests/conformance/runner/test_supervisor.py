@@ -1,0 +1,268 @@
+"""The suite goes on where a test hangs, and where the process dies; and it says what it was about."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.forks.suite import begin_pytest
+from tests.scripts import is_alive
+
+from northbridge_conformance.runner import supervisor
+from northbridge_conformance.runner.supervisor import Course, SuiteError, plan, watch
+from northbridge_conformance.runs.processes import start_afresh
+from northbridge_conformance.runs.shared_runs import FOLDER
+from northbridge_conformance.verdict import Ending
+
+TESTS = """
+import os
+import signal
+import time
+
+import pytest
+
+from northbridge import Device
+from northbridge_conformance.suite import Suite, shows
+from northbridge.errors import UnsupportedError
+
+
+class TestSample(Suite):
+    '''What can happen.'''
+
+    level = "C1"
+    advice = "Look at the sample."
+
+    def test_it_works(self):
+        pass
+
+    @shows("float32", "{dtype}")
+    @pytest.mark.parametrize("dtype", ["float16", "uint8"])
+    def test_it_knows(self, dtype):
+        assert dtype == "float16", f"{dtype} was not expected"
+
+    def test_it_hangs(self):
+        time.sleep(600)
+
+    def test_it_dies(self):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def test_it_is_refused(self):
+        raise UnsupportedError("acme was asked for a thing it has not", capability="graphs")
+
+    def test_it_is_refused_by_torch(self):
+        raise RuntimeError("Could not run 'aten::bmm' with arguments from the 'acme' backend")
+
+    def test_it_is_forbidden(self):
+        pytest.skip("one device is here, and not two")
+
+    @pytest.fixture
+    def broken(self):
+        raise OSError("the fixture is broken")
+
+    def test_its_fixture_fails(self, broken):
+        pass
+
+    def test_it_works_at_the_end(self):
+        pass
+
+
+class Chip(Device):
+    type = "acme"
+    errors = []
+
+    def select(self, index):
+        pass
+
+    def synchronize(self):
+        if self.errors:
+            raise self.errors.pop()
+
+
+class TestLate(Suite):
+    '''Errors that a device keeps.'''
+
+    level = "C1"
+
+    @pytest.fixture
+    def chip(self):
+        return Chip()
+
+    @pytest.fixture
+    def index(self):
+        return 0
+
+    @pytest.fixture
+    def device(self, chip, index):
+        return "acme:0"
+
+    def test_error_surfaces_late(self, chip, device):
+        chip.errors.append(MemoryError("the chip was full"))
+
+    def test_next(self, device):
+        pass
+
+    def test_own_error_comes_first(self, chip, device):
+        chip.errors.append(RuntimeError("late"))
+        raise ValueError("early")
+
+    def test_device_is_lost(self, chip, device):
+        chip.errors.extend([RuntimeError("the chip is lost")] * 9)
+
+    def test_next_has_a_new_process(self, device):
+        pass
+"""
+
+
+@pytest.fixture
+def sample(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the suite be the sample, or the text that the test is given."""
+
+    def write(folder: Path, *_: object) -> Path:
+        (folder / "pytest.ini").write_text("[pytest]\n")
+        (folder / "test_conformance.py").write_text(getattr(request, "param", TESTS))
+        return folder / "test_conformance.py"
+
+    monkeypatch.setattr(supervisor, "write_tests", write)
+
+
+@pytest.fixture(params=[start_afresh, begin_pytest], ids=["started", "forked"])
+def course(request: pytest.FixtureRequest, sample: None) -> Course:
+    return watch("acme", ("C1",), limit_s=20.0, begin=request.param)
+
+
+def test_every_test_has_its_ending(course: Course) -> None:
+    assert {name.removeprefix("C1/Sample/test_"): ended.ending for name, ended in course.ended.items()} == {
+        "it_works": Ending.WORKED,
+        "it_knows[float16]": Ending.WORKED,
+        "it_knows[uint8]": Ending.FAILED,
+        "it_hangs": Ending.HUNG,
+        "it_dies": Ending.FAILED,
+        "it_is_refused": Ending.REFUSED,
+        "it_is_refused_by_torch": Ending.REFUSED,
+        "it_is_forbidden": Ending.FORBIDDEN,
+        "its_fixture_fails": Ending.FAILED,
+        "it_works_at_the_end": Ending.WORKED,
+        "C1/Late/test_error_surfaces_late": Ending.FAILED,
+        "C1/Late/test_next": Ending.WORKED,
+        "C1/Late/test_own_error_comes_first": Ending.FAILED,
+        "C1/Late/test_device_is_lost": Ending.FAILED,
+        "C1/Late/test_next_has_a_new_process": Ending.WORKED,
+    }
+
+    said = {name.removeprefix("C1/Sample/test_"): ended.evidence for name, ended in course.ended.items()}
+    assert "AssertionError: uint8 was not expected" in said["it_knows[uint8]"]
+    assert "it did not end within 20 s" in said["it_hangs"]
+    assert "in test_it_hangs" in said["it_hangs"]  # the stack
+    assert "the process was killed by SIGSEGV in this test" in said["it_dies"]
+    assert "a thing it has not" in said["it_is_refused"]
+    assert said["it_is_forbidden"] == "one device is here, and not two"
+    assert "the fixture is broken" in said["its_fixture_fails"]
+    assert "MemoryError: the chip was full" in said["C1/Late/test_error_surfaces_late"]
+    assert "ValueError: early" in said["C1/Late/test_own_error_comes_first"]
+    assert "RuntimeError: the chip is lost" in said["C1/Late/test_device_is_lost"]
+
+    about = course.planned["C1/Sample/test_it_knows[float16]"]
+    assert (about.level, about.topic, about.advice) == ("C1", "What can happen.", "Look at the sample.")
+    assert about.title == "it knows [float16]"
+    assert about.claims == ("float32", "float16")
+    assert course.planned["C1/Sample/test_it_knows[uint8]"].claims == ("float32",)
+
+
+def test_a_part_of_it_runs_and_all_of_it_is_planned(sample: None) -> None:
+    course = watch("acme", ("C1",), only=("it_works_at", "it_is_forbidden"))
+
+    assert len(course.planned) == 15
+    assert [name.rpartition("/")[2] for name in course.ended] == ["test_it_is_forbidden", "test_it_works_at_the_end"]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_interrupted_run_keeps_what_has_ended(sample: None, interruption: type[BaseException]) -> None:
+    def interrupt(_: Course, test: str) -> None:
+        if test.endswith("/test_it_hangs"):
+            raise interruption
+
+    course = watch("acme", ("C1",), tell=interrupt)
+
+    assert len(course.planned) == 15
+    assert [name.rpartition("/")[2] for name in course.ended] == [
+        "test_it_works",
+        "test_it_knows[float16]",
+        "test_it_knows[uint8]",
+    ]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_early_interruption_is_raised(sample: None, interruption: type[BaseException]) -> None:
+    def interrupt(*_: object) -> None:
+        raise interruption
+
+    with pytest.raises(interruption):
+        watch("acme", ("C1",), tell=interrupt)
+
+
+STARTS_A_RUN = """
+import os
+import subprocess
+from pathlib import Path
+
+from northbridge_conformance.suite import Suite
+
+
+class TestSample(Suite):
+    level = "C1"
+
+    def test_it_starts_a_run(self):
+        run = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        Path(os.environ["STARTED"]).write_text(str(run.pid))
+        run.wait()
+"""
+
+
+@pytest.mark.parametrize("sample", [STARTS_A_RUN], indirect=True)
+def test_a_run_ends_with_the_test_that_started_it(sample: None, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+
+    watch("acme", ("C1",), environ={**os.environ, "STARTED": str(started)}, limit_s=5.0)
+
+    assert not is_alive(int(started.read_text()))
+
+
+_TELLS = """
+from northbridge_conformance.suite import Suite
+
+
+class TestSample(Suite):
+    level = "C1"
+
+    def test_runs_begin_ahead(self, pytestconfig):
+        assert pytestconfig.getoption("--northbridge-ahead")
+"""
+
+
+@pytest.mark.parametrize("sample", [_TELLS], indirect=True)
+@pytest.mark.parametrize(("shared", "ending"), [("", Ending.WORKED), ("runs", Ending.FAILED)])
+def test_runs_begin_ahead_but_in_suites_side_by_side(sample: None, tmp_path: Path, shared: str, ending: Ending) -> None:
+    course = watch("acme", ("C1",), environ={**os.environ, FOLDER: shared and str(tmp_path)}, begin=begin_pytest)
+
+    assert [ended.ending for ended in course.ended.values()] == [ending]
+
+
+def test_a_plan_runs_nothing(sample: None, tmp_path: Path) -> None:
+    assert len(plan(tmp_path, "acme", ("C1",))) == 15
+
+
+@pytest.mark.parametrize("sample", ["import a_module_that_is_not_there\n"], indirect=True)
+def test_collection_failure_is_an_error_with_the_reason(sample: None) -> None:
+    with pytest.raises(SuiteError, match="a_module_that_is_not_there"):
+        watch("acme", ("C1",))
+
+
+def test_the_file_of_tests_is_what_a_vendor_would_write(tmp_path: Path) -> None:
+    file = supervisor.write_tests(tmp_path, "acme", ("C0", "C1"))
+
+    assert file.read_text() == (
+        "from northbridge_conformance.levels import C0, C1\n"
+        "\n\nclass TestC0(C0):\n    backend = 'acme'\n"
+        "\n\nclass TestC1(C1):\n    backend = 'acme'\n"
+    )

@@ -1,0 +1,152 @@
+"""A third party's plugin for a made-up chip, which examples/template makes: from its wheel to a level."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.core.conftest import Install, Site, copy_template
+from tests.forks.suite import forking
+
+from northbridge_conformance.report.report import Report
+from northbridge_conformance.verdict import Verdict
+
+NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
+SIMULATED = {"NORTHBRIDGE_SIMULATE": "kelvin"}
+FOUND = """
+import json, northbridge
+backend = northbridge.load("kelvin")
+print(json.dumps([northbridge.available()["kelvin"], backend.device.count(), backend.device.label(0)]))
+"""
+DENIALS = (
+    'fsdp=northbridge.no("its storages cannot be emptied"), '
+    'deepspeed=northbridge.no("DeepSpeed has no accelerator for it"),'
+)
+DENIED = """
+from northbridge import UnsupportedError
+from northbridge_conformance.run import run
+from northbridge_conformance.runs.scenario import Scenario
+ran = run(Scenario("kelvin", "lightning.pytorch", ("deepspeed", "fsdp"), 2))
+for step in ("deepspeed", "fsdp"):
+    try:
+        print(ran.ranks(step))
+    except UnsupportedError as error:
+        print(error.capability, error)
+"""
+
+
+@pytest.fixture
+def site(install: Install) -> Site:
+    """The plugin, built to a wheel and installed beside ours."""
+    return install("kelvin")
+
+
+def run(
+    *command: str, site: Site, folder: Path, environ: Mapping[str, str], limit: float = 280, forked: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run ``command`` in ``folder``, where the plugin is installed; what the suite starts may be ``forked``."""
+    given = site.environ(**environ)
+    return subprocess.run(
+        command,
+        env=forking(given) if forked else given,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, ("no software", False, 0, False)),
+        (SIMULATED, ("ready", True, 4, True)),
+        ({**SIMULATED, "KELVIN_VISIBLE_DEVICES": "0,2"}, ("ready", True, 2, True)),
+    ],
+    ids=["without its software", "simulated", "two cards are visible"],
+)
+def test_it_is_listed(site: Site, tmp_path: Path, environ: dict[str, str], expected: tuple[Any, ...]) -> None:
+    alone = {"NORTHBRIDGE_DISABLE": "cpu_sim,hpu,npu,sdaa,xpu"}  # no other backend is asked
+
+    listed = run(NORTHBRIDGE, "list", "--json", site=site, folder=tmp_path, environ={**alone, **environ})
+
+    (row,) = [each for each in json.loads(listed.stdout)["backends"] if each["name"] == "kelvin"]
+    assert (row["status"], row["loadable"], row["devices"], row["simulated"]) == expected
+    assert listed.returncode == 0, listed.stderr
+
+
+def test_a_wrong_list_of_cards_is_refused(site: Site, tmp_path: Path) -> None:
+    variables = {**SIMULATED, "KELVIN_VISIBLE_DEVICES": "0,0"}
+
+    loaded = run(sys.executable, "-c", FOUND, site=site, folder=tmp_path, environ=variables)
+
+    assert "SettingsError: KELVIN_VISIBLE_DEVICES='0,0' is not a list of cards, each once" in loaded.stderr
+
+
+@pytest.mark.timeout(900)  # the suite has its own limits, and says which test outlasted them
+def test_it_earns_c0_and_c1_simulated(site: Site, tmp_path: Path) -> None:
+    asked = ("conformance", "kelvin", "--level", "C1", "--out", "report")
+
+    proved = run(NORTHBRIDGE, *asked, site=site, folder=tmp_path, limit=880, environ=SIMULATED, forked=True)
+
+    assert proved.returncode == 0, proved.stdout + proved.stderr
+    report = Report.read(tmp_path / "report" / "report.json")
+    assert [(level.name, level.granted) for level in report.levels] == [("C0", True), ("C1", True)]
+    assert report.level is not None
+    assert report.level.label == "C1 (simulated)"
+    assert report.backend.label == "Kelvin K1"
+    assert report.claims["float64"].finding == "refused"
+    assert {test.verdict for test in report.tests} <= {Verdict.PASS, Verdict.UNKNOWN}
+
+
+@pytest.mark.timeout(900)  # as above
+def test_denials_do_not_fail_its_collectives(site: Site, tmp_path: Path) -> None:
+    only = [word for name in ("Transfers", "CollectiveReductions", "GradientAveraging") for word in ("--only", name)]
+
+    part = ("conformance", "kelvin", *only, "--out", "report")
+
+    asked = run(NORTHBRIDGE, *part, site=site, folder=tmp_path, limit=880, environ=SIMULATED, forked=True)
+
+    ran = [test for test in Report.read(tmp_path / "report" / "report.json").tests if test.seconds]
+    assert len(ran) > 50, asked.stderr
+    assert [test.id for test in ran if test.verdict is not Verdict.PASS] == []
+    assert any("float64" in test.id for test in ran)
+
+
+def test_engines_that_it_denies_are_refused_in_the_suites_run(site: Site, tmp_path: Path) -> None:
+    """Such a test of the suite passes, as it fails where the engine works."""
+    denying = Site((tmp_path / "site",), tmp_path)
+    shutil.copytree(site.folders[0], denying.folders[0])
+    declared = denying.folders[0] / "northbridge_kelvin" / "__init__.py"
+    declared.write_text(declared.read_text().replace("        fork=", f"        {DENIALS}\n        fork="))
+
+    ran = run(sys.executable, "-c", DENIED, site=denying, folder=tmp_path, environ=SIMULATED, forked=True)
+
+    assert ran.stdout.splitlines() == [
+        (
+            "deepspeed strategy='deepspeed' cannot run on 'kelvin': DeepSpeed has no accelerator for it. Fix:"
+            " Trainer(accelerator='kelvin', strategy='ddp')"
+        ),
+        (
+            "fsdp 'kelvin' does not support torch's FSDP: its storages cannot be emptied. Fix: strategy='ddp', or FSDP2"
+            " by ModelParallelStrategy()"
+        ),
+    ], ran.stderr
+
+
+def test_its_repository_adopts_the_levels_by_four_classes(site: Site, tmp_path: Path) -> None:
+    copy_template(tmp_path / "repository", "kelvin")
+    one = "tests/test_conformance.py::TestC1::TestDevice::test_indexing"
+    pytest_of_theirs = (sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", one)
+
+    tested = run(*pytest_of_theirs, site=site, folder=tmp_path / "repository", environ=SIMULATED)
+
+    assert tested.returncode == 0, tested.stdout
+    assert "1 passed" in tested.stdout

@@ -1,0 +1,316 @@
+"""Plugins that are wrong in one thing: the suite's level C0 finds each out, and says why; a right one passes.
+
+Each is the right one with a few lines changed. All of them are put to the suite in one pytest of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from northbridge_conformance.runs.question import ask_again
+from northbridge_conformance.suite import JUDGES
+
+pytestmark = pytest.mark.timeout(900)  # one child runs the suite on all of them
+
+RIGHT = """
+import northbridge
+
+
+FUNCTIONS = ["set_device", "synchronize", "get_device_name", "memory_stats", "memory_allocated"]
+FUNCTIONS += ["get_rng_state", "set_rng_state", "manual_seed_all", "get_amp_supported_dtype"]
+
+
+class Chip(northbridge.Device):
+    type = "anvil"
+
+
+class ACL(northbridge.Collective):
+    name = "acl"
+
+
+class Software(northbridge.Bridge):
+    def detect(self):
+        return 2
+
+    def load(self):
+        import torch
+        from types import ModuleType
+
+        module = ModuleType("torch.anvil")
+        module.device_count = lambda: 2
+        module.is_available = lambda: True
+        for each in FUNCTIONS:
+            setattr(module, each, lambda *given: [])
+        torch.utils.rename_privateuse1_backend("anvil")
+        if not hasattr(torch, "anvil"):
+            torch._register_device_module("anvil", module)
+
+
+@northbridge.hookimpl
+def northbridge_backend():
+    return northbridge.Backend(__name__, Chip(), ACL(), Software(), northbridge.Capabilities(simulated=True))
+"""
+"""A chip with names only; it says that it is simulated so that its processes may be forked."""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A fault, and how it is found out."""
+
+    old: str
+    new: str
+    found_by: str
+    saying: str
+
+
+TOP = "import northbridge\n"
+LOAD = "        import torch\n"
+DETECT = "        return 2\n"
+_PARTS = RIGHT[RIGHT.index("    type = ") : RIGHT.index("    def load")]
+END = ", northbridge.Capabilities(simulated=True))"
+
+WRONG = {
+    "imports_torch": Wrong(
+        TOP, f"import torch\n{TOP}", "PluginImport::test_it_brings_neither_torch_nor_lightning", "'torch'"
+    ),
+    "takes_its_time": Wrong(
+        TOP,
+        f"import time\nwhile time.process_time() < 0.4: pass\n{TOP}",
+        "PluginImport::test_it_takes_no_longer_than_fifty_milliseconds",
+        "<= 0.05",
+    ),
+    "greets": Wrong(TOP, f"print('Anvil 3.1')\n{TOP}", "PluginImport::test_it_prints_nothing", "Anvil 3.1"),
+    "starts_a_thread": Wrong(
+        TOP,
+        f"import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n{TOP}",
+        "PluginImport::test_it_starts_no_thread_and_no_process",
+        "2 == 1",
+    ),
+    "starts_a_process": Wrong(
+        TOP,
+        f"import subprocess\nsubprocess.Popen(['sleep', '30'])\n{TOP}",
+        "PluginImport::test_it_starts_no_thread_and_no_process",
+        "'sleep'",
+    ),
+    "writes_at_import": Wrong(
+        TOP,
+        f"import os\nos.environ['ANVIL_MODE'] = '1'\n{TOP}",
+        "PluginImport::test_it_leaves_the_environment_and_the_path_of_imports_alone",
+        "ANVIL_MODE",
+    ),
+    "raises_at_import": Wrong(
+        TOP,
+        f"raise RuntimeError('libanvil.so.3 wants GLIBC_2.99')\n{TOP}",
+        "PluginMetadata::test_the_module_declares_a_backend_of_that_name",
+        "libanvil.so.3 wants GLIBC_2.99. Fix: upgrade or uninstall",
+    ),
+    "another_name": Wrong(
+        "Backend(__name__",
+        "Backend('anvil_pro'",
+        "PluginMetadata::test_the_module_declares_a_backend_of_that_name",
+        "but declares 'anvil_pro'",
+    ),
+    "later_api": Wrong(
+        END,
+        f"{END[:-1]}, api=2)",
+        "PluginMetadata::test_it_was_written_for_this_version_of_the_api",
+        "needs plugin API 2",
+    ),
+    "device_is_the_cpu": Wrong(
+        'type = "anvil"', 'type = "cpu"', "Declaration::test_the_device_type_is_one_that_torch_can_take", "'cpu' not in"
+    ),
+    "module_of_torchs_lacks_a_name": Wrong(
+        _PARTS,
+        _PARTS.replace("anvil", "mtia").replace(
+            "return 2", "return 0\n\n    def missing(self):\n        return 'no mtia'"
+        ),
+        "SoftwareLoading::test_device_defaults_find_their_functions",
+        "Chip.label() calls torch.mtia.get_device_name",
+    ),
+    "collective_in_capitals": Wrong(
+        'name = "acl"', 'name = "ACL"', "Declaration::test_the_collective_is_one_that_torch_can_take", "'ACL'"
+    ),
+    "a_claim_is_true": Wrong(
+        END,
+        f"{END[:-2]}, bfloat16=True))",
+        "Declaration::test_every_claim_is_a_claim",
+        "Capabilities(bfloat16=True): expected northbridge.yes",
+    ),
+    "simulated_is_one": Wrong(
+        "simulated=True",
+        "simulated=1",
+        "Declaration::test_facts_are_yes_or_no",
+        "Capabilities(simulated=1): expected True or False",
+    ),
+    "detect_raises": Wrong(
+        DETECT,
+        "        raise OSError('no driver')\n",
+        "Detection::test_it_answers_with_a_number_if_software_is_installed",
+        "detect() raised OSError: no driver",
+    ),
+    "detect_imports_torch": Wrong(
+        DETECT,
+        f"        import torch\n{DETECT}",
+        "Detection::test_it_imports_neither_torch_nor_the_vendors_package",
+        "'torch'",
+    ),
+    "counts_wrong": Wrong(
+        DETECT, "        return 3\n", "Detection::test_the_loaded_device_counts_as_many", "'2' == '3'"
+    ),
+    "is_available_raises": Wrong(
+        "lambda: True", "lambda: 1 // 0", "Detection::test_the_vendors_module_is_available_where_devices_are", "ZeroDiv"
+    ),
+    "is_never_available": Wrong(
+        "lambda: True", "lambda: False", "Detection::test_the_vendors_module_is_available_where_devices_are", "'False'"
+    ),
+    "loads_once": Wrong(
+        '        if not hasattr(torch, "anvil"):\n    ',
+        "",
+        "SoftwareLoading::test_to_load_it_again_changes_nothing",
+        "already been registered",
+    ),
+    "cannot_be_loaded": Wrong(
+        LOAD,
+        "        raise OSError('libanvil.so.3')\n",
+        "SoftwareLoading::test_it_is_loaded_or_says_what_is_missing",
+        "libanvil.so.3",
+    ),
+    "overwrites": Wrong(
+        LOAD,
+        f"        import os\n        os.environ['ANVIL_CARDS'] = '0'\n{LOAD}",
+        "SoftwareLoading::test_what_the_user_has_set_wins[alone]",
+        "{'ANVIL_CARDS': ['1', '0']}",
+    ),
+    "overwrites_anybodys": Wrong(
+        LOAD,
+        f"        import os\n        os.environ['OMP_NUM_THREADS'] = '1'\n{LOAD}",
+        "SoftwareLoading::test_what_the_user_has_set_wins[alone]",
+        "{'OMP_NUM_THREADS': ['3', '1']}",
+    ),
+    "makes_ranks": Wrong(
+        LOAD,
+        f"        import os\n        os.environ.setdefault('MASTER_PORT', '12345')\n{LOAD}",
+        "SoftwareLoading::test_it_tells_no_process_that_it_is_a_rank",
+        "'MASTER_PORT': [None, '12345']",
+    ),
+    "holds_a_lock": Wrong(
+        'name = "acl"\n',
+        'name = "acl"\n\n    def __init__(self):\n        import threading\n        self.lock = threading.Lock()\n',
+        "Pickling::test_it_can_be_pickled_when_it_is_declared[collective]",
+        "cannot pickle '_thread.lock' object",
+    ),
+    "holds_a_file_when_loaded": Wrong(
+        LOAD,
+        f"        self.driver = open('/dev/null')\n{LOAD}",
+        "Pickling::test_it_can_be_pickled_when_it_is_loaded[bridge]",
+        "cannot pickle '_io.TextIOWrapper' object",
+    ),
+    "package_is_not_named": Wrong(
+        DETECT,
+        f"{DETECT}\n    def missing(self):\n        return 'it is not here'\n",
+        "MissingSoftware::test_to_load_it_names_what_is_missing",
+        "assert 'torch_anvil' in",
+    ),
+    "detect_needs_the_package": Wrong(
+        DETECT,
+        f"        import torch_anvil\n{DETECT}",
+        "MissingSoftware::test_to_look_for_devices_is_harmless",
+        "No module named 'torch_anvil'",
+    ),
+}
+"""A package of the vendor's is named where the fault is about it: see :func:`source`."""
+
+NEED_THE_PACKAGE = ("package_is_not_named", "detect_needs_the_package")
+
+
+def source(name: str) -> str:
+    """Return the module of a wrong plugin."""
+    fault = WRONG[name]
+    assert fault.old in RIGHT
+    changed = RIGHT.replace(fault.old, fault.new, 1)
+    if name in NEED_THE_PACKAGE:
+        changed = changed.replace("(northbridge.Bridge):\n", '(northbridge.Bridge):\n    package = "torch_anvil"\n\n')
+    return changed
+
+
+def put(folder: Path, name: str, code: str) -> None:
+    """Install a plugin whose module is ``code`` into ``folder``."""
+    (folder / f"{name}.py").write_text(code)
+    info = folder / f"northbridge_{name}-1.2.3.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.4\nName: northbridge-{name.replace('_', '-')}\nVersion: 1.2.3\n"
+    )
+    (info / "entry_points.txt").write_text(f"[northbridge.backends]\n{name} = {name}\n")
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the suite's evidence for each test that ran, by its id; empty if it passed."""
+    folder = tmp_path_factory.mktemp("plugins")
+    put(folder, "right", RIGHT)
+    for name in WRONG:
+        put(folder, name, source(name))
+    (folder / "conftest.py").write_text("from tests.forks.suite import fork_runs\n\nfork_runs()\n")
+    classes = [f"class Test_{name}(C0):\n    backend = {name!r}\n" for name in ("right", *WRONG)]
+    file = folder / "test_levels.py"
+    file.write_text("\n\n".join(["from northbridge_conformance.levels import C0\n", *classes]))
+    tests = {f"Test_{name}::Test{fault.found_by}" for name, fault in WRONG.items()}
+    tests |= {f"Test_right::Test{fault.found_by}" for fault in WRONG.values()}
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-c",
+            os.devnull,
+            "-q",
+            "-p",
+            JUDGES[0],
+            "-p",
+            "no:cacheprovider",
+            "--junitxml=found.xml",
+        ]
+        + [f"{file}::{test}" for test in sorted(tests)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=880,
+        check=False,
+    )
+    assert (folder / "found.xml").exists(), ran.stdout + ran.stderr
+    found: dict[str, str] = {}
+    for case in ElementTree.parse(folder / "found.xml").iter("testcase"):
+        levels = case.get("classname", "").partition("test_levels.")[2].replace(".", "::")
+        bad = [each for each in case if each.tag in ("failure", "error", "skipped")]
+        found[f"{levels}::{case.get('name')}"] = "".join(each.text or str(each.attrib) for each in bad)
+    assert set(found) == tests, ran.stdout
+    return found
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_plugin_is_found_out_and_the_vendor_reads_why(name: str, said: dict[str, str]) -> None:
+    assert WRONG[name].saying in said[f"Test_{name}::Test{WRONG[name].found_by}"]
+
+
+@pytest.mark.parametrize("test", sorted({fault.found_by for fault in WRONG.values()}))
+def test_a_right_plugin_passes_it(test: str, said: dict[str, str]) -> None:
+    assert said[f"Test_right::Test{test}"] == ""
+
+
+def test_what_its_classes_stand_on_costs_a_plugin_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "anvil_software.py").write_text(RIGHT)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    brought = ask_again("plugin_import", "anvil_software").facts["modules"]
+
+    assert "anvil_software" in brought
+    assert {name for name in brought if name.startswith("northbridge.")} <= {"northbridge.hook"}

@@ -1,0 +1,68 @@
+"""A chip that rounds differently than the CPU passes, if it says so; if not, it must equal the CPU to the bit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from tests.core.conftest import Site, install_in
+from tests.faults.wrong_backends import try_backend
+
+from northbridge_conformance.report.report import TestResult
+from northbridge_conformance.runs.shared_runs import FOLDER, folder_of_runs
+from northbridge_conformance.suite import MODELS
+from northbridge_conformance.verdict import Verdict
+from northbridge_cpu_sim import ROUNDING_OPTIONS
+
+pytestmark = pytest.mark.timeout(900)  # a run of the suite each
+
+ROUNDED = ("C1/Layers/", "C1/MatrixUnit/", "C1/Operations/", "C2/Optimization/", "C3/FirstStep/", "C3/Distributed")
+"""The tests that rounding decides; ``python -m tests.conformance --rounding 1`` runs all up to C3."""
+
+WEIGHTS = "C2/Training/test_the_weights_are_those_of_a_cpu_run_on_each_rank[one device-lightning.pytorch-"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return install_in(tmp_path_factory.mktemp("rounding"), "rounding")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the runs: the CPU's serves both."""
+    return folder_of_runs() or tmp_path_factory.mktemp("runs")
+
+
+def try_weights(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch, **more: str) -> list[TestResult]:
+    """Return what came of training each model."""
+    monkeypatch.setattr(sys, "path", [*map(str, site.folders), *sys.path])
+    for name, value in more.items():
+        monkeypatch.setenv(name, value)
+    environ = {FOLDER: str(runs), **site.environ(), **ROUNDING_OPTIONS, **more}
+    return try_backend("rounding", "C2", (WEIGHTS,), environ, forked="ROUNDING_SIMULATED" in more)
+
+
+def test_a_real_one_trains_within_the_tolerance(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = try_weights(site, runs, monkeypatch)
+
+    assert len(results) == len(MODELS)
+    assert [(each.id, each.evidence) for each in results if each.verdict is not Verdict.PASS] == []
+
+
+def test_a_simulated_one_is_held_to_the_bits(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = try_weights(site, runs, monkeypatch, ROUNDING_SIMULATED="1")
+
+    assert {each.verdict for each in results} == {Verdict.FAIL}
+    assert all("tensors with other bits than expected" in each.evidence for each in results)
+
+
+@pytest.mark.parametrize("level", ["C1", "C2", "C3"])
+def test_simulated_chip_passes_where_it_rounds(runs: Path, level: str) -> None:
+    only = tuple(each for each in ROUNDED if each.startswith(level))
+
+    results = try_backend("cpu_sim", level, only, {**os.environ, FOLDER: str(runs), **ROUNDING_OPTIONS})
+
+    assert [(each.id, each.evidence) for each in results if each.verdict is not Verdict.PASS] == []
+    assert all(any(each.id.startswith(part) for each in results) for part in only)
