@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 ENGINES := .engines
 # The distributions of this repository.
-FOLDERS := . conformance $(patsubst %/pyproject.toml,%,$(wildcard backends/*/pyproject.toml))
+FOLDERS := . conformance backends/cpu_sim backends/hpu backends/npu backends/sdaa backends/xpu
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast test-all chips engines conformance ops zoo soak gpu gpu-wheels check mypy pyright bench docs shown matrix compat contract-npu clean
@@ -120,7 +120,8 @@ $(VENV)/.ready: constraints.txt $(addsuffix /pyproject.toml,$(FOLDERS))
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt "pip==26.3"
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --group dev
-	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation $(addprefix -e ./,$(FOLDERS))
+	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation \
+		-e . -e ./conformance -e ./backends/cpu_sim -e ./backends/hpu -e ./backends/npu -e ./backends/sdaa -e ./backends/xpu
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade --target $(VENV)/science --group science
 	@printf '../../../science\nimport os; "SHORT_PROCESS" in os.environ and __import__("short_process")\n' \
 		> $(VENV)/lib/python3.11/site-packages/science.pth

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from configparser import ConfigParser
 from email.message import Message
 from email.parser import Parser
@@ -30,12 +30,16 @@ from northbridge_conformance.verdict import Verdict
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "northbridge"
+SUITE = ROOT / "conformance" / "northbridge_conformance"
 BACKENDS = {package.name: package for package in (ROOT / "backends").glob("*/northbridge_*")}
-APART = {file.parent.name for file in (ROOT / "backends").glob("*/pyproject.toml")}
-"""Backends that are distributions of their own."""
+FOLDERS = {"northbridge": ROOT, SUITE.name: SUITE.parent, **{name: each.parent for name, each in BACKENDS.items()}}
+"""Each distribution of this repository, by its package."""
 
-SHIPPED = {name: package for name, package in BACKENDS.items() if package.parent.name not in APART}
-"""Backends in the distribution ``northbridge``."""
+PACKAGES = {"northbridge": CORE, SUITE.name: SUITE, **BACKENDS}
+
+LIGHTNINGS = ("lightning", "pytorch-lightning")
+TESTED_APART = ("northbridge_npu", "northbridge_xpu")
+"""Those whose tests stand beside them."""
 
 VENDORS_MODULES = ("habana_frameworks", "pyhlml", "torch_npu", "torch_sdaa")
 VENDORS_WORDS = re.compile(  # Neural Compressor and MPI serve every chip
@@ -53,67 +57,100 @@ def call(command: list[str], cwd: Path, environ: dict[str, str] | None = None) -
     return done.stdout
 
 
-# --- The wheel
+# --- The wheels
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    call([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], cwd=ROOT)
-    (built,) = folder.iterdir()
+def build(folder: Path, into: Path, target: str) -> Path:
+    call([sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(into)], cwd=folder)
+    (built,) = into.iterdir()
     return built
 
 
 @pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheel of each distribution, by its package."""
+    return {name: build(folder, tmp_path_factory.mktemp("wheel"), "wheel") for name, folder in FOLDERS.items()}
+
+
 def listing(wheel: Path) -> list[str]:
     with ZipFile(wheel) as archive:
         return archive.namelist()
 
 
+def metadata(wheel: Path) -> Message:
+    (name,) = [name for name in listing(wheel) if name.endswith("METADATA")]
+    with ZipFile(wheel) as archive:
+        return Parser().parsestr(archive.read(name).decode())
+
+
 def test_version_comes_from_the_tag(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for folder in FOLDERS.values():
+        place = tmp_path / folder.relative_to(ROOT)
+        place.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / "pyproject.toml", place)
     commit = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--allow-empty", "--message=a"]
     versions = []
     for command in (["true"], ["git", "init", "--quiet"], commit, ["git", "tag", "v0.3.0rc1"], commit):
         call(command, tmp_path)
-        versions.append(call([sys.executable, "-m", "hatchling", "version"], tmp_path).strip())
+        told = [sys.executable, "-m", "hatchling", "version"]
+        versions.append({call(told, tmp_path / each.relative_to(ROOT)).strip() for each in FOLDERS.values()})
 
-    assert versions == ["0.1.0", "0.1.0", "0.1.0", "0.3.0rc1", "0.3.0rc1"]
-
-
-def test_wheel_installs_core_and_backends_only(wheel: Path, listing: list[str]) -> None:
-    metadata = f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"
-
-    assert {name.split("/")[0] for name in listing} == {"northbridge", *SHIPPED, metadata}
+    assert versions == [{"0.1.0"}, {"0.1.0"}, {"0.1.0"}, {"0.3.0rc1"}, {"0.3.0rc1"}]
 
 
-def test_wheel_has_every_source_and_no_product(listing: list[str]) -> None:
+@pytest.mark.parametrize("name", FOLDERS)
+def test_wheel_installs_its_package_only(wheels: dict[str, Path], name: str) -> None:
+    info = f"{'-'.join(wheels[name].name.split('-')[:2])}.dist-info"
+
+    assert {each.split("/")[0] for each in listing(wheels[name])} == {name, info}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_wheel_has_every_source_and_no_product(wheels: dict[str, Path], name: str) -> None:
+    package = PACKAGES[name]
     sources = {
         path.relative_to(package.parent).as_posix()
-        for package in (CORE, *SHIPPED.values())
         for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
 
-    assert {name for name in listing if ".dist-info/" not in name} == sources
-    assert {Path(name).suffix for name in sources} <= {".py", ".cpp", ".h", ".typed", ".toml", ".html", ".css", ".js"}
-    assert {f"{package}/py.typed" for package in ("northbridge", *SHIPPED)} <= sources
+    assert {each for each in listing(wheels[name]) if ".dist-info/" not in each} == sources
+    assert {Path(each).suffix for each in sources} <= {".py", ".cpp", ".h", ".typed", ".toml", ".html", ".css", ".js"}
+    assert f"{name}/py.typed" in sources
 
 
-def test_wheel_leaves_ci_machinery_out(listing: list[str]) -> None:
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_source_distribution_makes_the_same_wheel(wheels: dict[str, Path], name: str, tmp_path: Path) -> None:
+    """It has the tests, where a distribution has any of its own, and its version without git."""
+    into = [tmp_path / each for each in ("sdist", "wheel")]
+    archive = build(FOLDERS[name], into[0], "sdist")
+    shutil.unpack_archive(archive, tmp_path)
+    unpacked = tmp_path / archive.name.removesuffix(".tar.gz")
+
+    built = build(unpacked, into[1], "wheel")
+
+    assert (built.name, sorted(listing(built))) == (wheels[name].name, sorted(listing(wheels[name])))
+    assert (unpacked / "tests").is_dir() == ((FOLDERS[name] / "tests").is_dir() and name != "northbridge")
+
+
+def test_wheels_leave_ci_machinery_out(wheels: dict[str, Path]) -> None:
     """Code that forks for this repository's tests, or breaks a backend on purpose, is in tests/."""
     ours = re.compile(r"fork|mutat|hunt|wrong_backends")
 
-    assert [name for name in listing if name.startswith("northbridge_conformance/") and ours.search(name)] == []
+    assert [name for name in listing(wheels[SUITE.name]) if ours.search(name)] == []
 
 
-def test_the_wheel_announces_its_entry_points(wheel: Path, listing: list[str]) -> None:
-    (entry_points,) = [name for name in listing if name.endswith("entry_points.txt")]
-    announced = ConfigParser()
-    with ZipFile(wheel) as archive:
-        announced.read_string(archive.read(entry_points).decode())
+def test_wheels_announce_their_entry_points(wheels: dict[str, Path]) -> None:
+    groups: dict[str, dict[str, str]] = {}
+    for wheel in wheels.values():
+        (entry_points,) = [name for name in listing(wheel) if name.endswith("entry_points.txt")]
+        announced = ConfigParser()
+        with ZipFile(wheel) as archive:
+            announced.read_string(archive.read(entry_points).decode())
+        for group in announced.sections():
+            groups.setdefault(group, {}).update(announced[group])
 
-    groups = {group: dict(announced[group]) for group in announced.sections()}
+    backends = {name.removeprefix("northbridge_"): name for name in BACKENDS}
     strategies = groups.pop("northbridge.strategies")
     assert {name for name in strategies if "fsdp" not in name and "deepspeed" not in name} == {
         "hpu_ddp",
@@ -121,16 +158,12 @@ def test_the_wheel_announces_its_entry_points(wheel: Path, listing: list[str]) -
         "hpu_single",
         "dpp_sdaa",
     }
-    assert groups["northbridge.distributions"].keys() >= APART  # an error names what to install
     assert groups == {
         "console_scripts": {"northbridge": "northbridge.cli.app:main"},
-        "northbridge.backends": {
-            "cpu_sim": "northbridge_cpu_sim",
-            "hpu": "northbridge_hpu",
-            "sdaa": "northbridge_sdaa",
-        },
-        "northbridge.distributions": {name: f"northbridge_{name}" for name in groups["northbridge.distributions"]},
-        "northbridge.simulations": {"hpu": "northbridge_hpu.simulated", "sdaa": "northbridge_sdaa.simulated"},
+        "northbridge.backends": backends,
+        "northbridge.commands": {"conformance": "northbridge_conformance.commands:app"},
+        "northbridge.distributions": backends,  # an error names what to install
+        "northbridge.simulations": {name: f"{each}.simulated" for name, each in backends.items() if name != "cpu_sim"},
         "northbridge.succeeds": {"lightning_habana": "northbridge_hpu", "lightning_teco": "northbridge_sdaa"},
         "torch.backends": {"northbridge": "northbridge.autoload:arm"},
         "torch.distributed.backends": {"simccl": "northbridge_cpu_sim.collective:load"},
@@ -138,38 +171,40 @@ def test_the_wheel_announces_its_entry_points(wheel: Path, listing: list[str]) -
     }
 
 
-@pytest.fixture(scope="module")
-def metadata(wheel: Path, listing: list[str]) -> Message:
-    (name,) = [name for name in listing if name.endswith("METADATA")]
-    with ZipFile(wheel) as archive:
-        return Parser().parsestr(archive.read(name).decode())
-
-
-def requirements(metadata: Message, extra: str = "") -> dict[str, Requirement]:
+def requirements(wheel: Path, extra: str = "") -> dict[str, Requirement]:
     """Return what the wheel asks for, by its name: in any case, or for one of its extras alone."""
-    everything = [Requirement(line) for line in metadata.get_all("Requires-Dist", [])]
+    everything = [Requirement(line) for line in metadata(wheel).get_all("Requires-Dist", [])]
     if extra:
         return {each.name: each for each in everything if str(each.marker) == f'extra == "{extra}"'}
     return {each.name: each for each in everything if "extra" not in str(each.marker)}
 
 
-def test_the_wheel_asks_for_a_lightning_that_is_not_a_thiefs(metadata: Message) -> None:
-    offered = ["2.3.3", "2.4.0", "2.6.2", "2.6.3", "2.6.6", "2.7.0", "2.8.0"]
+def test_the_core_needs_six_distributions(wheels: dict[str, Path]) -> None:
+    needed = requirements(wheels["northbridge"])
 
-    for extra in ("lightning", "pytorch-lightning", "conformance"):
-        asked_for = requirements(metadata, extra=extra)
-        for name in ("lightning", "pytorch-lightning"):
+    lacked_by_python_3_10 = {"tomli", "typing-extensions"}
+    assert needed.keys() - lacked_by_python_3_10 == {"torch", "pluggy", "pydantic", "typer", "rich", "packaging"}
+
+
+def test_wheels_ask_for_a_lightning_that_is_not_a_thiefs(wheels: dict[str, Path]) -> None:
+    offered = ["2.3.3", "2.4.0", "2.6.2", "2.6.3", "2.6.6", "2.7.0", "2.8.0"]
+    core = wheels["northbridge"]
+
+    asked = [*(requirements(core, extra=extra) for extra in LIGHTNINGS), requirements(wheels[SUITE.name])]
+
+    for asked_for in asked:
+        for name in LIGHTNINGS:
             assert list(asked_for[name].specifier.filter(offered)) == ["2.4.0", "2.6.6", "2.7.0"]
 
 
-def test_extras_and_dependencies_name_no_vendor(metadata: Message) -> None:
+@pytest.mark.parametrize("name", FOLDERS)
+def test_extras_and_dependencies_name_no_vendor(wheels: dict[str, Path], name: str) -> None:
     """A vendor's name that is not on the public index is free for anybody to take there."""
-    asked_for = metadata.get_all("Requires-Dist", [])
+    found = metadata(wheels[name])
+    extras = {"northbridge": {*LIGHTNINGS, "deepspeed", "float8", "ray"}, **{each: {"test"} for each in TESTED_APART}}
 
-    extras = {"lightning", "pytorch-lightning", "conformance", "deepspeed", "float8", "ray"}
-    assert set(metadata.get_all("Provides-Extra", [])) == extras
-    assert {"pytest", "lightning", "pytorch-lightning"} <= requirements(metadata, extra="conformance").keys()
-    assert not [line for line in asked_for if VENDORS_WORDS.search(line)]
+    assert set(found.get_all("Provides-Extra", [])) == extras.get(name, set())
+    assert not [line for line in found.get_all("Requires-Dist", []) if VENDORS_WORDS.search(line)]
 
 
 def test_no_setup_installs_what_a_vendor_brings() -> None:
@@ -178,9 +213,11 @@ def test_no_setup_installs_what_a_vendor_brings() -> None:
     assert not [text for text in files if re.search(r"habana|torch.sdaa|--group[= ](?!dev|science)", text)]
 
 
-def test_the_wheel_says_what_it_runs_on_and_under_which_licence(metadata: Message) -> None:
-    assert metadata["License-Expression"] == "Apache-2.0"
-    assert metadata["Requires-Python"] == ">=3.10"
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_wheel_says_what_it_runs_on_and_its_licence(wheels: dict[str, Path], name: str) -> None:
+    found = metadata(wheels[name])
+
+    assert (found["License-Expression"], found["Requires-Python"]) == ("Apache-2.0", ">=3.10")
 
 
 # --- The door for maintainers
@@ -228,17 +265,32 @@ print("trained on", trainer.strategy.root_device, not torch.equal(before, model.
 """
 
 
+def install(folder: Path, wheels: Iterable[Path]) -> Path:
+    """Return a virtual environment with the wheels, and this one's packages but for ours."""
+    environment = folder / "venv"
+    call([sys.executable, "-m", "venv", "--without-pip", str(environment)], cwd=folder)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(environment / "bin" / "python")]
+    call([*pip, "install", "--quiet", "--no-deps", "--no-index", *map(str, wheels)], cwd=folder)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    others = folder / "others"
+    others.mkdir()
+    for each in Path(sysconfig.get_path("purelib")).iterdir():
+        if "northbridge" not in each.name and each.suffix != ".pth":
+            (others / each.name).symlink_to(each)
+    (packages / "others.pth").write_text(f"{others}\n")
+    return environment
+
+
 @pytest.fixture(scope="module")
-def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel installed, and this one's packages but for Northbridge itself."""
-    folder = tmp_path_factory.mktemp("fresh") / "venv"
-    call([sys.executable, "-m", "venv", "--without-pip", str(folder)], cwd=folder.parent)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(folder / "bin" / "python")]
-    call([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], cwd=folder.parent)
-    (packages,) = folder.glob("lib/python*/site-packages")
-    # The .pth file that makes the checkout importable here is not read there: a folder named in a .pth is not a site.
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return folder
+def environment(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with all of ours."""
+    return install(tmp_path_factory.mktemp("fresh"), wheels.values())
+
+
+@pytest.fixture(scope="module")
+def bare(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the core alone."""
+    return install(tmp_path_factory.mktemp("bare"), [wheels["northbridge"]])
 
 
 def without_this_checkout() -> dict[str, str]:
@@ -250,8 +302,7 @@ def test_a_fresh_environment_lists_every_backend(environment: Path, tmp_path: Pa
 
     listed = json.loads(call(command, tmp_path, without_this_checkout()))
 
-    others = {plugin.name for plugin in northbridge.installed() if plugin.distribution != "northbridge"}
-    assert {backend["name"] for backend in listed["backends"]} - others == {"cpu_sim", "hpu", "sdaa"}
+    assert {f"northbridge_{backend['name']}" for backend in listed["backends"]} == BACKENDS.keys()
 
 
 def test_public_types_are_complete(environment: Path, tmp_path: Path) -> None:
@@ -271,9 +322,60 @@ def test_fresh_environment_trains_ten_lines(environment: Path, tmp_path: Path) -
     assert said.splitlines()[-1] == f"trained on cpu_sim:0 True {packages}"
 
 
+TRAINER = "from lightning.pytorch import Trainer; Trainer(accelerator={!r}, devices=1)"
+LEVELS = "from northbridge.conformance.levels import C0"
+NO_SUITE = "the conformance suite is not installed. Fix: in a clone of Northbridge, pip install . ./conformance"
+
+
+def tell_error(environment: Path, *command: str, simulate: str | None = None) -> str:
+    """Return the last paragraph that a command which has to fail writes to stderr, as one line."""
+    environ = {**without_this_checkout(), **({"NORTHBRIDGE_SIMULATE": simulate} if simulate else {})}
+    program, *arguments = command
+    done = subprocess.run(
+        [str(environment / "bin" / program), *arguments],
+        env=environ,
+        cwd=environment.parent,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode != 0, done.stdout
+    return done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("command", [("conformance", "hpu", "--level", "C0"), ("compare", "a.json", "b.json")])
+def test_the_suites_commands_say_what_installs_it(bare: Path, command: tuple[str, ...]) -> None:
+    assert tell_error(bare, "northbridge", *command) == f"northbridge: {NO_SUITE}"
+
+
+def test_the_levels_old_name_says_what_installs_them(bare: Path) -> None:
+    assert tell_error(bare, "python", "-c", LEVELS) == f"ModuleNotFoundError: {NO_SUITE}"
+
+
+@pytest.mark.parametrize("name", sorted(each.removeprefix("northbridge_") for each in BACKENDS))
+def test_a_backend_that_is_missing_is_one_error(bare: Path, name: str) -> None:
+    said = tell_error(bare, "python", "-c", TRAINER.format(name))
+
+    assert f"in a clone of Northbridge, pip install . ./backends/{name}" in said
+
+
+@pytest.mark.parametrize("name", ["hpu", "xpu"])
+def test_a_simulated_card_needs_the_simulated_chip(wheels: dict[str, Path], tmp_path: Path, name: str) -> None:
+    environment = install(tmp_path, [wheels["northbridge"], wheels[f"northbridge_{name}"]])
+
+    said = tell_error(environment, "python", "-c", TRAINER.format(name), simulate=name)
+
+    assert f"simulation {name!r} (northbridge-{name} " in said
+    assert (
+        "needs 'northbridge_cpu_sim', which is not installed. Fix: in a clone of Northbridge, pip install ."
+        " ./backends/cpu_sim"
+    ) in said
+
+
 @pytest.mark.timeout(1200)  # the suite has limits of its own, and says which test outlasted them
-def test_documented_extra_earns_c2_on_one_device(wheel: Path, tmp_path: Path) -> None:
-    """The extra ``conformance`` brings what the suite needs; torch, which a vendor chooses, is this environment's."""
+def test_installed_suite_earns_c2_on_one_device(wheels: dict[str, Path], tmp_path: Path) -> None:
+    """Its distribution brings what the suite needs; torch, which a vendor chooses, is this environment's."""
     call([sys.executable, "-m", "venv", "--without-pip", "fresh"], tmp_path)
     (packages,) = (tmp_path / "fresh").glob("lib/python*/site-packages")
     for own in Path(sysconfig.get_path("purelib")).glob("*torch*"):
@@ -281,9 +383,10 @@ def test_documented_extra_earns_c2_on_one_device(wheel: Path, tmp_path: Path) ->
             (packages / own.name).symlink_to(own)
     python = tmp_path / "fresh" / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", "--quiet"]
-    versions = [f"{each.name}=={each.version}\n" for each in distributions() if each.name != "northbridge"]
+    chosen = [wheels[name] for name in ("northbridge", SUITE.name, "northbridge_cpu_sim")]
+    versions = [f"{each.name}=={each.version}\n" for each in distributions() if not each.name.startswith("northbridge")]
     (tmp_path / "constraints.txt").write_text("".join(versions))
-    call([*pip, "--no-compile", "-c", "constraints.txt", f"northbridge[conformance] @ {wheel.as_uri()}"], tmp_path)
+    call([*pip, "--no-compile", "-c", "constraints.txt", *map(str, chosen)], tmp_path)
     suite = [str(python.with_name("northbridge")), "conformance", "cpu_sim", "--level", "C2", "--out", "report"]
     environ = forking(without_this_checkout() | {"NORTHBRIDGE_CPU_SIM_DEVICES": "1"})
 
@@ -312,7 +415,9 @@ def python_files(*folders: Path) -> list[Path]:
 
 
 def test_no_file_imports_the_folders_that_hold_the_packages() -> None:
-    files = python_files(*(ROOT / name for name in ("core", "backends", "tests", "examples", "bench", "docs")))
+    files = python_files(
+        *(ROOT / name for name in ("core", "conformance", "backends", "tests", "examples", "bench", "docs"))
+    )
 
     wrong = [file for file in files for module, _ in imports(file) if module.split(".")[0] in ("core", "backends")]
 
@@ -358,7 +463,7 @@ def test_a_backend_asks_northbridge_for_public_names_alone(name: str) -> None:
 
 
 def test_the_core_imports_no_backend() -> None:
-    files = python_files(CORE)
+    files = [file for file in python_files(CORE) if file != CORE / "conformance.py"]  # the suite's levels' old name
 
     assert [(file, name) for file in files for name, _ in imports(file) if name.startswith("northbridge_")] == []
 

@@ -1,10 +1,11 @@
 """``northbridge.conformance.levels``, by which backends adopt levels of the suite, in northbridge-conformance."""
 
 import sys
+from importlib.util import find_spec
 
-try:
-    from northbridge_conformance import levels
-except ModuleNotFoundError as error:
-    fix = "Fix: in a clone of Northbridge, pip install . ./conformance"
-    raise ModuleNotFoundError(f"northbridge.conformance needs {error.name!r}. {fix}", name=error.name) from error
+if not find_spec("northbridge_conformance"):
+    fix: str = "Fix: in a clone of Northbridge, pip install . ./conformance"
+    raise ModuleNotFoundError(f"the conformance suite is not installed. {fix}", name="northbridge_conformance")
+from northbridge_conformance import levels as levels
+
 sys.modules[f"{__name__}.levels"] = levels

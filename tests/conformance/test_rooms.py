@@ -38,5 +38,7 @@ def test_no_import_goes_up() -> None:
     def floor(module: str) -> int:
         return ROOMS.index(module.removeprefix(SUITE).partition(".")[0])
 
-    assert {module.removeprefix(SUITE).partition(".")[0] for module in modules} - {"northbridge_conformance"} == {*ROOMS}
+    assert {module.removeprefix(SUITE).partition(".")[0] for module in modules} - {"northbridge_conformance"} == {
+        *ROOMS
+    }
     assert [str(each) for each in imports if floor(each.imported) > floor(each.importer)] == []

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.conftest import Install, Site, copy_template
+from tests.core.conftest import VENDORS, Install, Site, copy_template
 from tests.forks.suite import forking
 
 from northbridge_conformance.report.report import Report
@@ -150,3 +150,29 @@ def test_its_repository_adopts_the_levels_by_four_classes(site: Site, tmp_path: 
 
     assert tested.returncode == 0, tested.stdout
     assert "1 passed" in tested.stdout
+
+
+LINE = 'addopts = ["-p", "northbridge_conformance.pytest_plugin"]'
+
+
+@pytest.mark.parametrize("with_the_line", [False, True])
+def test_plugin_of_before_the_split_needs_one_line(install: Install, tmp_path: Path, with_the_line: bool) -> None:
+    """Kept as the template made it while Northbridge was one distribution (``tests/vendors/basalt``)."""
+    site, repository = install("basalt"), tmp_path / "repository"
+    shutil.copytree(VENDORS / "basalt", repository)
+    if with_the_line:
+        with (repository / "pyproject.toml").open("a") as description:
+            description.write(f"{LINE}\n")
+    some = [
+        f"tests/test_conformance.py::Test{name}" for name in ("C0::TestDeclaration", "C1::TestDevice::test_indexing")
+    ]
+    pytest_of_theirs = (sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", *some)
+
+    tested = run(*pytest_of_theirs, site=site, folder=repository, environ={"NORTHBRIDGE_SIMULATE": "basalt"})
+
+    if with_the_line:
+        assert tested.returncode == 0, tested.stdout
+        assert " passed" in tested.stdout
+    else:
+        assert tested.returncode != 0
+        assert LINE in tested.stdout

@@ -29,6 +29,7 @@ ON_INDEX = {
     "pytorch-lightning",
     "lightning-habana",
     "habana-pyhlml",
+    "pytest-timeout",
     "ninja",
     "pip",
     "pytest",
@@ -61,6 +62,49 @@ _COMMAND = re.compile(
 _OURS_IN_PROSE = re.compile(r"\b(?:re)?(?:install|upgrade) +[`'\"]*northbridge(?:-npu|-xpu)?(?![\w-])")
 _WITH_A_PLACE = ("--index-url", "--extra-index-url", "--target", "--group", "-c", "-r", "-e", "-d", "-t", "--python")
 _PLACE = re.compile(r"[./]|git\+|file:|https?:|…|.*\.whl\b")
+
+
+# --- Our distributions
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(errors="replace")
+
+
+def required(description: str) -> Iterator[Requirement]:
+    told = tomllib.loads(_JINJA.sub("jinja", description))
+    project = told.get("project", {})
+    lists = [told.get("build-system", {}).get("requires", []), project.get("dependencies", [])]
+    lists += [*project.get("optional-dependencies", {}).values(), *told.get("dependency-groups", {}).values()]
+    yield from (Requirement(each) for group in lists for each in group if isinstance(each, str))
+
+
+DESCRIPTIONS = [ROOT / "conformance" / "pyproject.toml", *sorted(ROOT.glob("backends/*/pyproject.toml"))]
+FOLDERS = {
+    tomllib.loads(file.read_text())["project"]["name"]: file.parent.relative_to(ROOT).as_posix()
+    for file in DESCRIPTIONS
+}
+"""The folders of our distributions, but for ``northbridge`` itself."""
+
+OF_OURS = {
+    file.parent.relative_to(ROOT).as_posix(): {
+        name for each in required(file.read_text()) if (name := canonicalize_name(each.name)).startswith("northbridge")
+    }
+    for file in DESCRIPTIONS
+}
+"""What the distribution of each folder requires of ours."""
+
+EXTRAS = {
+    extra
+    for file in (ROOT / "pyproject.toml", *DESCRIPTIONS)
+    for extra in tomllib.loads(file.read_text())["project"].get("optional-dependencies", {})
+}
+
+OF_OLD = "tests/vendors/basalt/pyproject.toml"
+"""A plugin as it was written while Northbridge was one distribution, which is never installed with what it requires."""
+
+_EXTRAS = re.compile(r"\[.*\]")
+_FOLDER = re.compile(rf"(.+)/({'|'.join(OF_OURS)})")
 
 
 # --- Reading
@@ -153,8 +197,23 @@ def faults(line: str) -> Iterator[str]:
         brought = {canonicalize_name(re.split(r"[^\w.-]", word)[0]) for word in named}
         if "lightning" in brought and "pytorch-lightning" not in brought and "--no-deps" not in words:
             found.append("lightning brings any pytorch-lightning")
+        if "--no-deps" not in words:
+            found += missing_folders([word for word in words if _PLACE.match(word)])
         yield from (f"{command[0].strip()!r}: {each}" for each in found)
     yield from (f"{each[0]!r}: no place" for each in _OURS_IN_PROSE.finditer(line))
+
+
+def missing_folders(places: list[str]) -> list[str]:
+    """Return what folders of a clone lack: extras, and what they require of ours, which is on no index."""
+    named = [_EXTRAS.sub("", place).rstrip("/") for place in places]
+    extras = {extra for place in places for each in _EXTRAS.findall(place) for extra in each.strip("[]").split(",")}
+    found = [f"no folder has the extra {extra}" for extra in extras if extra not in EXTRAS]
+    for place in named:
+        if match := _FOLDER.fullmatch(place):
+            root, folder = match.groups()
+            needed = (root if each == "northbridge" else f"{root}/{FOLDERS[each]}" for each in OF_OURS[folder])
+            found += [f"{place} needs {each} in the same command" for each in needed if each not in named]
+    return found
 
 
 def fault_of(word: str) -> str:
@@ -178,10 +237,6 @@ def tracked() -> list[str]:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     # This file shows bad lines, and a link's text is another file's.
     return [each for each in listed.split("\0") if each and (ROOT / each).is_file() and ROOT / each != Path(__file__)]
-
-
-def read(name: str) -> str:
-    return (ROOT / name).read_text(errors="replace")
 
 
 def test_every_install_line_has_a_place_or_a_name_on_the_index() -> None:
@@ -215,6 +270,9 @@ def test_every_install_line_has_a_place_or_a_name_on_the_index() -> None:
         ("Makefile", "\tpip install lightning", "'lightning' has no bounds"),
         ("a.md", "    pip install 'lightning>=2.4,<2.8'", "has no bounds"),
         ("a.md", "`pip install 'lightning>=2.4,!=2.6.2,!=2.6.3,<2.8'`", "brings any pytorch-lightning"),
+        ("a.md", "`pip install '.[lightning,conformance]'`", "no folder has the extra conformance"),
+        ("a.md", "`pip install ./backends/hpu`", "./backends/hpu needs . in the same command"),
+        ("a.md", "`pip install . /clone/conformance[x]`", "/clone/conformance needs /clone in the same command"),
     ],
 )
 def test_a_bad_line_is_found(name: str, text: str, fault: str) -> None:
@@ -241,28 +299,25 @@ def test_a_good_line_passes(name: str, text: str) -> None:
 # --- What metadata requires
 
 
-def required(description: str) -> Iterator[Requirement]:
-    told = tomllib.loads(_JINJA.sub("jinja", description))
-    project = told.get("project", {})
-    lists = [told.get("build-system", {}).get("requires", []), project.get("dependencies", [])]
-    lists += [*project.get("optional-dependencies", {}).values(), *told.get("dependency-groups", {}).values()]
-    yield from (Requirement(each) for group in lists for each in group if isinstance(each, str))
-
-
-def test_metadata_requires_no_name_of_ours() -> None:
-    names = [name for name in tracked() if re.search(r"(^|/)pyproject\.toml(\.jinja)?$", name)]
+def test_metadata_requires_of_ours_this_very_version() -> None:
+    """A vendor's requires nothing of ours, whose names anybody may take on the index."""
+    names = [name for name in tracked() if re.search(r"(^|/)pyproject\.toml(\.jinja)?$", name) and name != OF_OLD]
     pages = [fence["body"] for name in tracked() if name.endswith(".md") for fence in _FENCE.finditer(read(name))]
     texts = [*map(read, names), *(body for body in pages if "\n[project]\n" in f"\n{body}")]
+    fallback = tomllib.loads(read("pyproject.toml"))["tool"]["hatch"]["version"]["fallback-version"]
+    major, minor = map(int, fallback.split(".")[:2])
 
     found = [each for text in texts for each in required(text)]
 
+    ours = [str(each) for each in found if canonicalize_name(each.name).startswith("northbridge")]
     assert len(names) > 8
-    assert not [each for each in found if canonicalize_name(each.name).startswith("northbridge")]
+    assert ours == [f"northbridge<{major}.{minor + 1},>={major}.{minor}"] * len(DESCRIPTIONS)
     assert not [each for each in found if canonicalize_name(each.name) in LIGHTNINGS and not is_bounded(each)]
 
 
-def test_extras_bring_what_is_on_the_index() -> None:
-    extras = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
+@pytest.mark.parametrize("file", [ROOT / "pyproject.toml", *DESCRIPTIONS], ids=lambda file: file.parent.name)
+def test_extras_bring_what_is_on_the_index(file: Path) -> None:
+    extras = tomllib.loads(file.read_text())["project"].get("optional-dependencies", {})
     brought = {canonicalize_name(Requirement(each).name) for extra in extras.values() for each in extra}
 
     assert brought <= ON_INDEX
