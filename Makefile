@@ -60,7 +60,8 @@ check: setup ## run the linter, the formatter, both type checkers, and the check
 	$(RUN)/ruff format --check .
 	$(RUN)/codespell
 	$(RUN)/python -m tests.words
-	@for folder in $(FOLDERS); do (cd $$folder && $(CURDIR)/$(RUN)/deptry .) || exit; done
+	$(RUN)/deptry core
+	@for folder in $(filter-out .,$(FOLDERS)); do (cd $$folder && $(CURDIR)/$(RUN)/deptry .) || exit; done
 	$(RUN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/tests.yml \
 		backends/xpu/.github/workflows/ci.yml backends/npu/.github/workflows/ci.yml
 	$(RUN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/chip.yml

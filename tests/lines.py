@@ -1,7 +1,7 @@
 """Compare the lines of two commits: ``python -m tests.lines BEFORE HEAD``.
 
 Counted are all lines, empty ones too, of Python, of C++ and its headers, and of the templates of pages. It ends with 1
-where core and backends together have not become at least 5 % smaller, or the tests have grown.
+where core, suite and backends together have not become at least 5 % smaller, or the tests have grown.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections import Counter
 from pathlib import PurePosixPath
 
 SUFFIXES = (".py", ".cpp", ".h", ".html", ".css", ".js")
-FOLDERS = ("core", "backends", "tests")
+PRODUCT = ("core", "conformance", "backends")
+FOLDERS = (*PRODUCT, "tests")
 
 
 def count(commit: str) -> Counter[str]:
@@ -30,12 +31,12 @@ def main(before: str, after: str) -> int:
     """Print the table; return 0 where the lines are as few as they are to be."""
     old, new = count(before), count(after)
     for lines in (old, new):
-        lines["core and backends"] = lines["core"] + lines["backends"]
+        lines["product"] = sum(lines[name] for name in PRODUCT)
     print(f"{'lines':<18}{before:>12.10}{after:>12.10}{'change':>10}")
-    for name in (*FOLDERS, "core and backends"):
+    for name in (*FOLDERS, "product"):
         change = f"{new[name] / old[name] - 1:+.1%}" if old[name] else "new"
         print(f"{name:<18}{old[name]:>12}{new[name]:>12}{change:>10}")
-    is_smaller = new["core and backends"] <= 0.95 * old["core and backends"]
+    is_smaller = new["product"] <= 0.95 * old["product"]
     return 0 if is_smaller and new["tests"] <= old["tests"] else 1
 
 
