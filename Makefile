@@ -45,9 +45,8 @@ zoo: setup chips engines ## train models that people train on three simulated ch
 	@echo "make zoo: about 6 minutes on 2 busy cores; a sample of it is in make test-all"
 	@$(RUN)/python -m tests.zoo
 
-soak: setup ## train under faults at random moments, and look for what goes wrong: MINUTES=60
-	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
-	@$(RUN)/python -m tests.soak $(or $(MINUTES),60)
+soak: setup ## train under faults at random moments, and look for what goes wrong: MINUTES=60 CHIP=cpu_sim
+	@$(RUN)/python -m tests.soak $(or $(MINUTES),60) $(or $(CHIP),cpu_sim)
 
 gpu: ## run examples/vendor_cuda on this machine's GPU, offline and in nine minutes; after `make gpu-wheels`
 	@$(or $(GPU_PYTHON),python3) tests/gpu/run.py $(if $(OUT),--out $(OUT)) $(ARGS)

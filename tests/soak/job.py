@@ -1,4 +1,4 @@
-"""The program of one rank, `python job.py <kind>`: train a small net, and print a digest of its weights."""
+"""The program of one rank, `python job.py <kind> <chip>`: train a small net, and print a digest of its weights."""
 
 from __future__ import annotations
 
@@ -21,11 +21,17 @@ STEPS = 8
 TIMEOUT_S = 10
 
 
-def train(kind: str) -> str:
+def train(kind: str, chip: str) -> str:
     """Train with DDP or FSDP2, and return the digest of all weights."""
-    torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("simccl", timeout=timedelta(seconds=TIMEOUT_S))
-    here = torch.device("cpu_sim", torch.accelerator.current_device_index())
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    backend = northbridge.get(chip)
+    backend.bridge.prepare()
+    northbridge.load(chip)
+    backend.bridge.prepare_rank(index=rank, local_rank=rank, world_size=size)
+    backend.device.select(rank)
+    here = backend.device.root(rank)
+    timeout = timedelta(seconds=TIMEOUT_S)
+    backend.collective.initialize(rank=rank, world_size=size, timeout=timeout, device=here)
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)).to(here)
     model: Any = fully_shard(net) if kind == "fsdp2" else DistributedDataParallel(net)
@@ -35,7 +41,9 @@ def train(kind: str) -> str:
         loss = model(inputs.pin_memory().to(here, non_blocking=True)).square().mean()
         optimizer.zero_grad()
         loss.backward()
+        backend.bridge.after_backward()
         optimizer.step()
+        backend.bridge.after_step()
     return _digest(value.full_tensor() if kind == "fsdp2" else value for value in model.state_dict().values())
 
 
@@ -47,6 +55,5 @@ def _digest(weights: Iterable[Tensor]) -> str:
 
 
 if __name__ == "__main__":
-    northbridge.load("cpu_sim")
-    print(f"weights {train(sys.argv[1])}", flush=True)
+    print(f"weights {train(*sys.argv[1:])}", flush=True)
     dist.destroy_process_group()

@@ -40,8 +40,9 @@ _WEIGHTS = re.compile(r"^weights (\w+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Round:
-    """A training of ``kind`` on ``size`` ranks, under a plan of faults and some of the strict options."""
+    """A training of ``kind`` on ``size`` ranks of ``chip``, under a plan of faults and some of the strict options."""
 
+    chip: str
     kind: str
     size: int
     plan: str = ""
@@ -49,20 +50,20 @@ class Round:
     checked: bool = False
 
     @classmethod
-    def drawn(cls, seed: int) -> Round:
-        """Return the round of this seed."""
+    def drawn(cls, seed: int, chip: str) -> Round:
+        """Return the round of this seed on a simulated chip."""
         draw = random.Random(seed)
         kind, size = draw.choice(("ddp", "fsdp2")), draw.choice((2, 2, 4))
         faults = "; ".join(_fault(draw, size) for _ in range(draw.choice((1, 1, 2))))
-        return cls(kind, size, faults, draw.random() < 0.5, draw.random() < 0.5)
+        return cls(chip, kind, size, faults, draw.random() < 0.5, draw.random() < 0.5)
 
     def undisturbed(self) -> Round:
         """Return the same training without a fault."""
-        return Round(self.kind, self.size)
+        return Round(self.chip, self.kind, self.size)
 
     def __str__(self) -> str:
         options = [name for name, on in (("deferred", self.deferred), ("checked", self.checked)) if on]
-        return " ".join([self.kind, str(self.size), *options, f"[{self.plan}]"])
+        return " ".join([self.chip, self.kind, str(self.size), *options, f"[{self.plan}]"])
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ def run(given: Round) -> list[Ended]:
         "WORLD_SIZE": str(given.size),
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        **({} if given.chip == "cpu_sim" else {"NORTHBRIDGE_SIMULATE": given.chip}),
         "NORTHBRIDGE_CPU_SIM_FAULTS": given.plan,
         "NORTHBRIDGE_CPU_SIM_STREAMS": "deferred" if given.deferred else "immediate",
         "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": str(int(given.checked)),
@@ -103,7 +105,7 @@ def run(given: Round) -> list[Ended]:
         outputs = [stack.enter_context((Path(folder) / str(rank)).open("w+b")) for rank in range(given.size)]
         ranks = [
             subprocess.Popen(
-                [sys.executable, str(JOB), given.kind],
+                [sys.executable, str(JOB), given.kind, given.chip],
                 env={**environ, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

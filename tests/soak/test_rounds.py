@@ -10,7 +10,7 @@ from tests.soak.rounds import Ended, Round, complaints, run
 
 PLANNED = "northbridge: planned fault: {}, at step 1, in aten::mm, rank 0 (…)\n"
 GOOD = Ended(0, "weights abc\n", False, ())
-ROUND = Round("ddp", 2, "kill rank=1")
+ROUND = Round("cpu_sim", "ddp", 2, "kill rank=1")
 
 
 def said(ended: Ended) -> list[str]:
@@ -52,8 +52,8 @@ def test_what_was_not_planned_is_told(ended: Ended, expected: str) -> None:
 
 
 def test_a_round_is_the_same_for_the_same_seed() -> None:
-    assert [Round.drawn(seed) for seed in range(50)] == [Round.drawn(seed) for seed in range(50)]
-    assert {word for seed in range(200) for word in Round.drawn(seed).plan.split()} >= {
+    assert [Round.drawn(seed, "cpu_sim") for seed in range(50)] == [Round.drawn(seed, "cpu_sim") for seed in range(50)]
+    assert {word for seed in range(200) for word in Round.drawn(seed, "cpu_sim").plan.split()} >= {
         "kill",
         "hang",
         "lose",
@@ -62,7 +62,7 @@ def test_a_round_is_the_same_for_the_same_seed() -> None:
 
 
 def test_killed_rank_ends_the_other_and_leaves_nothing() -> None:
-    given = Round("ddp", 2, "kill rank=1 step=2", deferred=True, checked=True)
+    given = Round("cpu_sim", "ddp", 2, "kill rank=1 step=2", deferred=True, checked=True)
 
     other, killed = run(given)
 
