@@ -1,4 +1,4 @@
-"""The tests that every backend must pass, shipped with Northbridge.
+"""The tests that every backend must pass, in a distribution of their own.
 
 Plain pytest classes, a few for each level, in a package for each: ``plugin``, ``device``, ``lightning``,
 ``collective``, ``endurance``. A backend's own tests adopt them by :mod:`northbridge_conformance.levels`.
