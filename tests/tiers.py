@@ -52,10 +52,10 @@ tests/core/test_ standard
     full damaged_input.py::test_changed_report_that_was_sealed_again
 tests/core/cli/ standard
 tests/conformance/ fast
-    standard report/pages/test_compare_command.py report/test_command.py report/test_facts.py runs/test_question.py
+    standard report/test_comparison.py report/test_command.py report/test_suite_run.py runs/test_question.py
     standard test_run.py runs/test_stacks.py test_pytest_plugin.py test_suite.py test_proving.py
     standard tests/device/test_operation_table.py::test_they_are_called_as_in_torchs_own_database
-    full report/pages/test_browser.py runner/test_supervisor.py test_third_party.py tests/plugin/
+    full report/test_browser.py runner/test_supervisor.py test_third_party.py tests/plugin/
     full report/test_command.py::test_part_of_the_suite_is_told_test_by_test report/test_command.py::test_sigterm
     full test_run.py::test_hanging_ranks_are_ended_with_their_stacks
     full tests/device/test_one_device.py::test_a_machine_with_one_device_forbids_no_test_of_one

@@ -20,8 +20,8 @@ Levels; each includes those before it:
   C3  several devices
   C4  endurance and faults
 
-Writes report.json, index.html, report.md, junit.xml and torch_exclusions.json into FOLDER. The suite tests what the
-backend claims and what it denies, and reports the rest as unknown. A test that hangs is ended, and the suite goes on.
+Writes report.json, index.html and report.md into FOLDER. The suite tests what the backend claims and what it denies,
+and reports the rest as unknown. A test that hangs is ended, and the suite goes on.
 Ctrl-C and SIGTERM end the suite; the report then has the tests that ended. A simulated device gets a simulated level.
 
 \b
@@ -123,15 +123,13 @@ def compare_reports(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an HTML page with the evidence.")] = None,
 ) -> None:
     """Print the differences between reports, and write them as a page."""
-    from northbridge_conformance.report.pages.comparison import compare
-    from northbridge_conformance.report.pages.terminal import show
+    from northbridge_conformance.report.comparison import compare, show
     from northbridge_conformance.report.report import Report
 
     comparison = compare([Report.read(file) for file in files])
     show(comparison)
     if out is not None:
-        from northbridge_conformance.report.pages.folder import write_page
-        from northbridge_conformance.report.pages.html import render_page
+        from northbridge_conformance.report.html import render_page, write_page
 
         write_page(out, render_page(*comparison.reports))
     raise typer.Exit(1 if comparison.differing else 0)

@@ -8,7 +8,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
-from northbridge_conformance.report.pages.html import render_page
+from northbridge_conformance.report.html import render_page
 from northbridge_conformance.report.report import CHANGED, Report
 
 

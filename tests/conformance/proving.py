@@ -13,7 +13,7 @@ from tests.forks.suite import forking
 from tests.report_page import find_broken_links
 
 import northbridge.discovery.simulated
-from northbridge_conformance.report.pages.overview import FAILURES, of_verdict
+from northbridge_conformance.report.overview import FAILURES, of_verdict
 from northbridge_conformance.report.report import Report
 
 LEVEL = "C3"

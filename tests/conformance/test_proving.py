@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.conformance import proving
 from tests.conformance.proving import prove
-from tests.conformance.report.pages.conftest import passing, report_of, result
+from tests.conformance.report.conftest import passing, report_of, result
 
-from northbridge_conformance.report.pages.folder import write_all
+from northbridge_conformance.report.command import write_all
 from northbridge_conformance.report.report import Report
 from northbridge_conformance.verdict import Verdict
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.conformance.report.pages.conftest import passing, report_of
+from tests.conformance.report.conftest import passing, report_of
 from tests.core.flight_recorder.files import call_record, end_record, group_record, place_record, rank_record
 from tests.core.lightning.damage import damaged
 

@@ -12,8 +12,8 @@ from operator import attrgetter
 from tests.forks.suite import begin_pytest, forking
 from tests.mutation.mutations import Mutation, breaking, draw
 
-from northbridge_conformance.report.facts import find_facts
 from northbridge_conformance.report.grading import judge_tests
+from northbridge_conformance.report.suite_run import find_facts
 from northbridge_conformance.runner.supervisor import SuiteError, watch
 from northbridge_conformance.runs.processes import start_afresh
 from northbridge_conformance.step_by_step import STEP_BY_STEP

@@ -11,8 +11,8 @@ from tests.mutation import hunt as room
 from tests.mutation.hunt import Catch, hunt, is_enough
 from tests.mutation.mutations import VARIABLE, draw
 
-from northbridge_conformance.report.facts import Facts
 from northbridge_conformance.report.report import BackendFacts
+from northbridge_conformance.report.suite_run import Facts
 from northbridge_conformance.runner.event_log import Ended, Planned
 from northbridge_conformance.runner.supervisor import Course, SuiteError
 from northbridge_conformance.runs.processes import Start, start_afresh

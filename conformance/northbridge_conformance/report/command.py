@@ -1,4 +1,4 @@
-"""The command ``northbridge conformance``: its output and its exit code."""
+"""The command ``northbridge conformance``: its output, its files and its exit code."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from northbridge.errors import ReportError
 from northbridge.untrusted.terminal import Terminal
 from northbridge.untrusted.text import clean
 from northbridge_conformance.levels import LEVELS
-from northbridge_conformance.report.pages import write_all
-from northbridge_conformance.report.pages.overview import (
+from northbridge_conformance.report.html import render_page, write_page
+from northbridge_conformance.report.markdown import render_markdown
+from northbridge_conformance.report.overview import (
     ATTENTION,
     group_claims,
     is_part,
@@ -24,8 +25,7 @@ from northbridge_conformance.report.pages.overview import (
     of_verdict,
 )
 from northbridge_conformance.report.report import NOT_ASKED, Report
-from northbridge_conformance.report.suite_run import run_suite
-from northbridge_conformance.report.verification import find_faults
+from northbridge_conformance.report.suite_run import find_faults, run_suite
 from northbridge_conformance.runner.supervisor import Course, SuiteError
 from northbridge_conformance.verdict import Verdict
 
@@ -59,6 +59,19 @@ def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
     if only:
         return int(any(test.verdict not in (Verdict.PASS, Verdict.UNKNOWN) for test in asked_for))
     return 0 if report.levels[-1].granted else 1
+
+
+def write_all(report: Report, folder: Path) -> list[Path]:
+    """Write the report and every page of it into ``folder``, and return the files.
+
+    Each file appears when it is complete. Raises :class:`ReportError` if one cannot be written.
+    """
+    texts = {
+        "report.json": report.to_json(),
+        "index.html": render_page(report),
+        "report.md": render_markdown(report),
+    }
+    return [write_page(folder / name, text) for name, text in texts.items()]
 
 
 def verify(path: Path, report: Report) -> int:

@@ -1,17 +1,20 @@
-"""Errors of the conformance command for wrong usage and missing backends."""
+"""The conformance command: errors for wrong usage and missing backends, and the folder that a run leaves."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import northbridge
 from northbridge_conformance.report import command
-from northbridge_conformance.report.facts import digest_sources
+from northbridge_conformance.report.command import write_all
 from northbridge_conformance.report.report import INTERRUPTED, NOT_ASKED, Report
+from northbridge_conformance.report.suite_run import digest_sources
 
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
 
@@ -49,7 +52,7 @@ def test_wrong_usage_is_told_and_ends_with_2(tmp_path: Path, arguments: tuple[st
         (
             "NORTHBRIDGE_DISABLE",
             "cpu_sim",
-            "backend 'cpu_sim' (northbridge 0.1.0) is disabled",
+            "backend 'cpu_sim' (northbridge-cpu-sim 0.1.0) is disabled",
         ),
         ("NORTHBRIDGE_SIMULATE", "cpu_simm", "NORTHBRIDGE_SIMULATE=cpu_simm: no backend"),
     ],
@@ -124,3 +127,51 @@ def test_sigterm_leaves_a_partial_report(tmp_path: Path) -> None:
 def test_the_suites_digest_is_that_of_its_files() -> None:
     assert digest_sources() == digest_sources()
     assert len(digest_sources()) == 64
+
+
+def test_everything_is_there_and_can_be_read(mixed: Report, tmp_path: Path) -> None:
+    written = write_all(mixed, tmp_path / "new" / "folder")
+
+    names = [path.name for path in written]
+    assert names == ["report.json", "index.html", "report.md"]
+    assert sorted(names) == sorted(os.listdir(tmp_path / "new" / "folder"))  # and no draft
+    report, page, markdown = written
+    assert Report.read(report) == mixed
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert markdown.read_text(encoding="utf-8").startswith("# acme: C0\n")
+
+
+def test_an_earlier_run_is_replaced(good: Report, mixed: Report, tmp_path: Path) -> None:
+    write_all(good, tmp_path)
+
+    write_all(mixed, tmp_path)
+
+    assert Report.read(tmp_path / "report.json") == mixed
+    assert len(os.listdir(tmp_path)) == 3
+
+
+def test_unwritable_folder_is_named_with_the_reason(good: Report, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    said = re.escape(
+        f"cannot write {tmp_path / 'file' / 'out' / 'report.json'}: Not a directory. Fix: use another folder"
+    )
+    with pytest.raises(northbridge.ReportError, match=said):
+        write_all(good, tmp_path / "file" / "out")
+
+
+def test_a_full_disk_leaves_what_was_there(good: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_all(good, tmp_path)
+    before = (tmp_path / "report.json").read_bytes()
+
+    def fill(path: Path, text: str, **_: str) -> int:
+        with path.open("w") as file:
+            file.write(text[:100])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fill)
+    with pytest.raises(northbridge.ReportError, match="No space left on device"):
+        write_all(good, tmp_path)
+
+    assert (tmp_path / "report.json").read_bytes() == before
+    assert len(os.listdir(tmp_path)) == 3

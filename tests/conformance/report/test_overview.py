@@ -1,16 +1,25 @@
-"""The overview of a report, and the reasons to doubt it."""
+"""What a report says in words: there is one for everything that it can say; and what its doubts are."""
 
 from __future__ import annotations
 
-from northbridge_conformance.report.pages.overview import (
+from typing import get_args
+
+import pytest
+
+from northbridge.capabilities import LEVEL_CLAIMS, Capabilities
+from northbridge_conformance.report import overview
+from northbridge_conformance.report.overview import (
     count_run,
     count_verdicts,
     explain_level,
     group_claims,
     list_doubts,
     name_level,
+    show_memory,
+    show_moment,
+    show_seconds,
 )
-from northbridge_conformance.report.report import NOT_ASKED, Report
+from northbridge_conformance.report.report import NOT_ASKED, ClaimResult, Report
 from northbridge_conformance.verdict import Verdict
 
 
@@ -87,3 +96,35 @@ def test_report_of_a_broken_backend_shows_nothing(good: Report) -> None:
 
     (doubt,) = list_doubts(broken)
     assert "broken on purpose for this run (seed 3: add is off by one)" in doubt
+
+
+def test_every_level_is_explained_in_its_order() -> None:
+    assert list(overview.LEVELS) == list(LEVEL_CLAIMS)
+
+
+def test_every_verdict_is_explained() -> None:
+    assert set(overview.VERDICTS) == set(Verdict)
+
+
+def test_every_finding_is_explained() -> None:
+    assert set(overview.CLAIMS) == set(get_args(ClaimResult.model_fields["finding"].annotation))
+
+
+def test_every_claim_has_a_meaning() -> None:
+    assert set(overview.CLAIMED) == set(Capabilities().claims())
+    assert all(overview.CLAIMED.values())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.018, "0.02 s"), (14.4, "14 s"), (119.6, "2 min 0 s"), (200.2, "3 min 20 s")]
+)
+def test_a_duration(seconds: float, shown: str) -> None:
+    assert show_seconds(seconds) == shown
+
+
+def test_memory_is_in_gibibytes() -> None:
+    assert show_memory(8 * 2**30) == "8.0 GiB"
+
+
+def test_a_moment_is_to_the_minute() -> None:
+    assert show_moment("2026-11-24T20:40:45.123+00:00") == "2026-11-24 20:40 UTC"

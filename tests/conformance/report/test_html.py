@@ -8,13 +8,13 @@ import re
 from itertools import pairwise
 
 import pytest
-from tests.conformance.report.pages.conftest import report_of, result
+from tests.conformance.report.conftest import report_of, result
 from tests.report_page import Page, find_broken_links
 
 import northbridge
 from northbridge_conformance.figures import Figure
-from northbridge_conformance.report.pages.html import render_page
-from northbridge_conformance.report.pages.markdown import render_markdown
+from northbridge_conformance.report.html import choose_excerpt, is_long, render_page
+from northbridge_conformance.report.markdown import render_markdown
 from northbridge_conformance.report.report import Report
 from northbridge_conformance.verdict import Verdict
 
@@ -203,3 +203,21 @@ def test_side_by_side_different_suites_are_warned_of(good: Report) -> None:
 def test_a_page_of_no_report_is_refused() -> None:
     with pytest.raises(northbridge.ReportError, match="found 0"):
         render_page()
+
+
+def test_a_traceback_is_long_and_a_line_is_not() -> None:
+    assert is_long("line\n" * 40)
+    assert is_long("x" * 5000)
+    assert not is_long("E  assert 1 == 2")
+
+
+def test_the_excerpt_of_a_traceback_is_what_pytest_marks() -> None:
+    traceback = "def test():\n" + "    step()\n" * 50 + "E  AssertionError: no\nE  assert 1 == 2\n\nfile.py:3"
+
+    assert choose_excerpt(traceback) == "E  AssertionError: no\nE  assert 1 == 2"
+
+
+def test_the_excerpt_of_other_evidence_is_its_end() -> None:
+    stacks = "\n".join(f"frame {number}" for number in range(100))
+
+    assert choose_excerpt(stacks).splitlines() == [f"frame {number}" for number in range(92, 100)]

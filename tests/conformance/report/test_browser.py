@@ -17,8 +17,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
-from northbridge_conformance.report.pages.folder import write_page
-from northbridge_conformance.report.pages.html import render_page
+from northbridge_conformance.report.html import render_page, write_page
 from northbridge_conformance.report.report import Report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

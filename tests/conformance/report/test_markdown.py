@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from northbridge_conformance.report.pages.markdown import render_markdown
+from northbridge_conformance.report.markdown import render_markdown
 from northbridge_conformance.report.report import Report
 from northbridge_conformance.verdict import Ending, Verdict
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from northbridge.untrusted.text import clean
-from northbridge_conformance.report.pages.meanings import SIMULATED
-from northbridge_conformance.report.pages.overview import (
+from northbridge_conformance.report.overview import (
     ATTENTION,
+    SIMULATED,
     count_devices,
     count_run,
     count_verdicts,
@@ -18,8 +18,8 @@ from northbridge_conformance.report.pages.overview import (
     list_doubts,
     name_level,
     of_verdict,
+    show_moment,
 )
-from northbridge_conformance.report.pages.units import show_moment
 from northbridge_conformance.report.report import Report, TestResult
 from northbridge_conformance.verdict import Verdict
 

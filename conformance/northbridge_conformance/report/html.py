@@ -6,20 +6,23 @@ import base64
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from northbridge.errors import ReportError
+from northbridge.lightning.plugins.atomic_write import draft_of
 from northbridge.untrusted.text import clean
-from northbridge_conformance.report.pages import meanings, overview, units
-from northbridge_conformance.report.pages.comparison import compare
-from northbridge_conformance.report.pages.shown import ShownTest, show_tests
+from northbridge_conformance.report import overview
+from northbridge_conformance.report.comparison import compare
 from northbridge_conformance.report.report import Report, TestResult
-from northbridge_conformance.verdict import Verdict
+from northbridge_conformance.verdict import Ending, Verdict
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -39,6 +42,17 @@ def render_page(*reports: Report) -> str:
     words = Counter(word for test in (*comparison.differing, *comparison.same) for word in set(test.words))
     counts = {verdict: words[verdict.value] for verdict in overview.ORDER if words[verdict.value]}
     return _render("comparison.html", comparison=comparison, differing=differing, counts=counts)
+
+
+def write_page(path: Path, text: str) -> Path:
+    """Write ``text`` completely or not at all; raises :class:`ReportError` if that fails."""
+    try:
+        with draft_of(path) as draft:
+            draft.write_text(text, encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or error
+        raise ReportError(f"cannot write {path}: {why}. Fix: use another folder") from None
+    return path
 
 
 def _describe(report: Report) -> dict[str, Any]:
@@ -95,11 +109,11 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_clean,
     )
-    environment.globals |= {"meanings": meanings, "overview": overview, **Verdict.__members__}
+    environment.globals |= {"overview": overview, **Verdict.__members__}
     environment.filters |= {
-        "seconds": units.show_seconds,
-        "memory": units.show_memory,
-        "moment": units.show_moment,
+        "seconds": overview.show_seconds,
+        "memory": overview.show_memory,
+        "moment": overview.show_moment,
     }
     return environment
 
@@ -115,3 +129,63 @@ def _read(name: str) -> str:
 
 def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+SHOWN_LINES = 14
+"""The number of lines of evidence that a page shows; longer evidence is folded."""
+
+_SHOWN_CHARACTERS = 1400
+
+
+@dataclass(frozen=True)
+class ShownTest:
+    """A test, and its evidence as the page shows it."""
+
+    result: TestResult
+    anchor: str
+    evidence: str
+    """Empty if :attr:`same_as` shows it."""
+
+    excerpt: str
+    """Lines of folded evidence that stay visible."""
+
+    same_as: ShownTest | None
+    """The earlier test with the same long evidence, as with all tests that read one failed run."""
+
+    @property
+    def lines(self) -> int:
+        """The number of lines of the evidence."""
+        return self.evidence.count("\n") + 1
+
+    @property
+    def refused(self) -> bool:
+        """True if the backend refused the operation."""
+        return self.result.ending is Ending.REFUSED
+
+
+def show_tests(tests: Iterable[TestResult]) -> list[ShownTest]:
+    """Return ``tests`` in the form in which a page shows them."""
+    shown: list[ShownTest] = []
+    first: dict[str, ShownTest] = {}
+    for number, test in enumerate(tests, start=1):
+        evidence = clean(test.evidence).strip("\n")
+        folded = is_long(evidence)
+        same_as = first.get(evidence) if folded else None
+        excerpt = choose_excerpt(evidence) if folded and same_as is None else ""
+        one = ShownTest(test, f"test-{number}", "" if same_as is not None else evidence, excerpt, same_as)
+        if folded:
+            first.setdefault(evidence, one)
+        shown.append(one)
+    return shown
+
+
+def is_long(text: str) -> bool:
+    """Return True if ``text`` is too long to be shown unfolded."""
+    return text.count("\n") >= SHOWN_LINES or len(text) > _SHOWN_CHARACTERS
+
+
+def choose_excerpt(text: str) -> str:
+    """Return the most informative lines: those that pytest marks with ``E``, or else the last; at most eight."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith("E ")][:8] or lines[-8:]
+    return "\n".join(f"{line[:240]}…" if len(line) > 240 else line for line in telling)

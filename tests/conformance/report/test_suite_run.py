@@ -1,0 +1,198 @@
+"""Facts in a report about a backend and a machine, and a report that is not whole, or not of this suite."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.core.conftest import Install
+
+from northbridge import BackendNotFoundError, Capabilities
+from northbridge_conformance.report import suite_run
+from northbridge_conformance.report.report import BackendFacts, Report, TestResult
+from northbridge_conformance.report.suite_run import Facts, find_facts, find_faults, make_report
+from northbridge_conformance.runner.event_log import Ended, Planned
+from northbridge_conformance.runner.supervisor import Course
+from northbridge_conformance.verdict import Ending, Verdict
+
+REAL = Facts(BackendFacts(name="cpu_sim", distribution="acme", version="1.0"), variables=("ACME_VISIBLE_DEVICES",))
+SIMULATED = Facts(REAL.backend.model_copy(update={"simulated": True}))
+
+
+def test_a_backend_is_asked_in_a_process_of_its_own() -> None:
+    facts = find_facts("cpu_sim", {**os.environ, "NORTHBRIDGE_CPU_SIM_DEVICES": "3"})
+
+    assert (facts.backend.distribution, facts.backend.device, facts.backend.collective) == (
+        "northbridge-cpu-sim",
+        "cpu_sim",
+        "simccl",
+    )
+    assert (facts.backend.devices, facts.backend.simulated, facts.backend.problem) == (3, True, "")
+    assert facts.capabilities.float32.answer == "yes"
+    assert facts.versions["torch"].startswith("2.")
+
+
+def test_claims_are_known_if_the_software_cannot_load(install_here: Install) -> None:
+    install_here("load_needs_software")
+
+    facts = find_facts("load_needs_software")
+
+    assert (facts.backend.device, facts.backend.devices) == ("load_needs_software", 0)
+    assert "its software 'torch_load_needs_software' is not installed" in facts.backend.problem
+
+
+def test_origin_is_known_if_the_plugin_cannot_be_imported(install_here: Install) -> None:
+    install_here("import_exits")
+
+    facts = find_facts("import_exits")
+
+    assert (facts.backend.distribution, facts.backend.api) == ("northbridge-import-exits", 0)
+    assert facts.capabilities == Capabilities()
+    assert "PluginImportError" in facts.backend.problem
+
+
+def test_a_name_that_nobody_has_is_told() -> None:
+    with pytest.raises(BackendNotFoundError):
+        find_facts("cpu_simm")
+
+
+def test_environment_facts_are_those_that_affect_a_run() -> None:
+    secrets = {"NORTHBRIDGE_ACME_TOKEN": "word", "TORCH_HUB_TOKEN": "word", "TORCHELASTIC_RUN_ID": "word"}
+    environ = {"NORTHBRIDGE_SIMULATE": "acme", "ACME_VISIBLE_DEVICES": "0", "SECRET": "word", **secrets}
+    machine = REAL.describe_machine(environ)
+
+    assert machine.cores >= 1
+    assert machine.memory > 2**20
+    assert machine.environment == {
+        "NORTHBRIDGE_SIMULATE": "acme",
+        "ACME_VISIBLE_DEVICES": "0",
+        **dict.fromkeys(secrets, "(not shown)"),
+    }
+
+
+def test_a_simulated_chips_options_are_told_with_their_values() -> None:
+    """They decide what its report is worth."""
+    environ = {"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate", "NORTHBRIDGE_CPU_SIM_NAME": "word"}
+
+    assert SIMULATED.describe_machine(environ).environment == {**environ, "NORTHBRIDGE_CPU_SIM_NAME": "(not shown)"}
+
+
+def test_a_simulated_chip_has_strict_options() -> None:
+    streams = "NORTHBRIDGE_CPU_SIM_STREAMS"
+
+    assert SIMULATED.environ_of_suite({})[streams] == "deferred"
+    assert SIMULATED.environ_of_suite({streams: "immediate"})[streams] == "immediate"
+    assert REAL.environ_of_suite({}) == {}
+
+
+def test_what_the_user_spares_a_simulated_chip_is_listed() -> None:
+    assert SIMULATED.list_options_off({}) == ()
+    assert SIMULATED.list_options_off({"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}) == ()
+    assert SIMULATED.list_options_off({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == (
+        "NORTHBRIDGE_CPU_SIM_STREAMS=immediate, and not deferred: unset it",
+    )
+    assert REAL.list_options_off({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == ()
+
+
+def test_a_simulated_chip_without_strict_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("northbridge_conformance.report.suite_run.strict_options", lambda _name: {})
+
+    assert SIMULATED.list_options_off({}) == ("it has no strict options: give its Simulation some",)
+
+
+def test_the_report_of_a_run_that_was_broken_on_purpose_says_so() -> None:
+    test = Planned(id="C0/A/b", chosen=True, level="C0", topic="", title="", claims=(), advice="")
+    course = Course(
+        {test.id: test}, {test.id: Ended(id=test.id, ending=Ending.WORKED, seconds=0.0)}, broken="add is off"
+    )
+
+    report = make_report(REAL, "C0", course, {}, began="", seconds=0.0)
+
+    assert report.suite.mutation == "add is off"
+
+
+PLAN = {
+    f"C0/Plugin/test_{number}": Planned(
+        id=f"C0/Plugin/test_{number}", chosen=True, level="C0", topic="A plugin.", title="", claims=(), advice=""
+    )
+    for number in range(3)
+}
+
+
+@pytest.fixture
+def report(monkeypatch: pytest.MonkeyPatch) -> Report:
+    """A whole one, of a suite of three tests."""
+    monkeypatch.setattr(suite_run, "plan", lambda *_: PLAN)
+    backend = BackendFacts(name="acme", distribution="northbridge-acme", version="1.0")
+    ended = {name: Ended(id=name, ending=Ending.WORKED, seconds=0.1) for name in PLAN}
+    course = Course(dict(PLAN), ended)
+    return make_report(Facts(backend), "C0", course, {}, began="2026-11-24T12:00:00+00:00", seconds=1.0)
+
+
+def test_a_whole_report_has_no_fault(report: Report) -> None:
+    assert report.level is not None
+    assert report.level.label == "C0"
+    assert find_faults(report) == []
+
+
+def with_first(report: Report, **facts: Any) -> tuple[TestResult, ...]:
+    """Return the tests of ``report``, of the first of which something is changed."""
+    first, *others = report.tests
+    return (first.model_copy(update=facts), *others)
+
+
+def test_a_report_that_was_changed_is_told(report: Report) -> None:
+    (fault,) = find_faults(report.model_copy(update={"seconds": 2.0}))
+
+    assert fault.startswith("its digest does not match its content")
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"sources": "0" * 64}, "a suite whose files differ from those that are installed"),
+        ({"northbridge": "9.9"}, "it is from the suite of northbridge 9.9"),
+        ({"mutation": "a dropped rank"}, "something was broken on purpose in its run: a dropped rank"),
+        ({"options_off": ("STREAMS=immediate",)}, "its simulated chip ran without strict options: STREAMS=immediate"),
+    ],
+)
+def test_a_report_of_another_suite_is_told(report: Report, changed: dict[str, Any], words: str) -> None:
+    suite = report.suite.model_copy(update=changed)
+
+    assert any(words in fault for fault in find_faults(report.model_copy(update={"suite": suite}).sealed()))
+
+
+@pytest.mark.parametrize(
+    ("tests", "words"),
+    [
+        (lambda report: report.tests[:2], "it has no result of 1 tests up to C0, such as C0/Plugin/test_2"),
+        (lambda report: report.tests + report.tests[:1], "it has two results of one test"),
+        (
+            lambda report: (*report.tests, *with_first(report, id="C0/Mine/test_all")[:1]),
+            "it has results of 1 tests that the suite does not have, such as C0/Mine/test_all",
+        ),
+        (
+            lambda report: with_first(report, ending=Ending.FAILED),
+            "the verdicts on 1 tests do not follow from how they ended",
+        ),
+        (
+            lambda report: with_first(report, ending=Ending.FAILED, verdict=Verdict.FAIL),
+            "its levels do not follow from its tests",
+        ),
+    ],
+)
+def test_tests_that_contradict_the_report_are_told(
+    report: Report, tests: Callable[[Report], tuple[TestResult, ...]], words: str
+) -> None:
+    changed = report.model_copy(update={"tests": tests(report)}).sealed()
+
+    assert any(words in fault for fault in find_faults(changed))
+
+
+def test_claims_that_contradict_the_tests_are_told(report: Report) -> None:
+    proved = report.claims["fit"].model_copy(update={"finding": "proved", "tests": 99})
+    changed = report.model_copy(update={"claims": {**report.claims, "fit": proved}}).sealed()
+
+    assert "what it says of 1 claims does not follow from its tests, such as fit" in find_faults(changed)
