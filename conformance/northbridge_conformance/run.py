@@ -18,7 +18,7 @@ from typing import Any
 from northbridge.errors import UnsupportedError
 from northbridge_conformance.runs.findings import Findings, read, write
 from northbridge_conformance.runs.ports import reserve_port
-from northbridge_conformance.runs.processes import CALLED_FIRST, Process, start
+from northbridge_conformance.runs.processes import Process, start
 from northbridge_conformance.runs.run_environment import environ_of_runs, inherited
 from northbridge_conformance.runs.run_errors import HungError, RunError
 from northbridge_conformance.runs.scenario import BEGINS, FAILED, LAST, REFUSED, Scenario
@@ -119,7 +119,7 @@ def _run(scenario: Scenario, environ: dict[str, str]) -> RunResult:
 def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
     """Return the inherited variables that may affect a run of ``scenario``: only a few for a run on the CPU."""
     name = scenario.accelerator
-    beginnings = ("TORCH",) if name == "cpu" else ("TORCH", "NORTHBRIDGE_", CALLED_FIRST)
+    beginnings = ("TORCH",) if name == "cpu" else ("TORCH", "NORTHBRIDGE_")
     return {
         variable: value
         for variable, value in inherited.get().items()

@@ -19,7 +19,7 @@ from tests.forks.processes import fork
 import northbridge
 from northbridge.discovery import installed
 from northbridge_conformance.run import WORK
-from northbridge_conformance.runs.processes import CALLED_FIRST, Process, start_afresh, start_by
+from northbridge_conformance.runs.processes import Process, start_afresh, start_by
 from northbridge_conformance.runs.question import ANSWER, ask
 from northbridge_conformance.runs.run_environment import ONE_THREAD, environ_of_runs
 from northbridge_conformance.runs.run_errors import HungError
@@ -36,19 +36,23 @@ CONSOLIDATE = ".utilities.consolidate_checkpoint"
 
 def forking(environ: Mapping[str, str]) -> dict[str, str]:
     """Return ``environ`` for a process that runs the suite, and forks what that starts."""
-    return calling_first(fork_runs.__module__, fork_runs.__name__, environ)
-
-
-def calling_first(module: str, function: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return ``environ`` for a process of the suite that calls first a function of this repository's tests."""
     path = [environ["PYTHONPATH"]] if environ.get("PYTHONPATH") else []
-    return {**environ, CALLED_FIRST: f"{module}:{function}", "PYTHONPATH": os.pathsep.join([*path, str(ROOT)])}
+    plugins = [environ["PYTEST_PLUGINS"]] if environ.get("PYTEST_PLUGINS") else []
+    return {
+        **environ,
+        "PYTEST_PLUGINS": ",".join([*plugins, __name__]),
+        "PYTHONPATH": os.pathsep.join([*path, str(ROOT)]),
+    }
 
 
-def fork_runs() -> str:
-    """Fork what the suite starts from this process; it breaks nothing."""
+def pytest_configure() -> None:
+    """Fork what the suite starts from a pytest that has this module as a plugin."""
+    fork_runs()
+
+
+def fork_runs() -> None:
+    """Fork what the suite starts from this process."""
     start_by(begin)
-    return ""
 
 
 def begin(command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes]) -> Process:

@@ -92,14 +92,14 @@ def test_question_has_lightning(tmp_path: Path) -> None:
     assert len(processes._servers) <= before + 3  # with torch, with what compiles, and with Lightning
 
 
-def test_processes_of_the_suite_call_it_first() -> None:
-    """A process outside the repository finds the function, and starts what it starts by forks from then on."""
-    ask = (
-        "from northbridge_conformance.runs import processes as room\n"
-        "print([room.call_first(), room._starts[-1].__module__])\n"
+def test_pytest_of_the_suite_forks_what_it_starts(tmp_path: Path) -> None:
+    """A pytest outside the repository finds the plugin, and starts what it starts by forks from then on."""
+    (tmp_path / "test_starts.py").write_text(
+        "from northbridge_conformance.runs.processes import _starts\n"
+        "def test_starts(): assert [each.__module__ for each in _starts[1:]] == ['tests.forks.suite']\n"
     )
-    said = subprocess.run(
-        [sys.executable, "-c", ask], env=forking(os.environ), cwd="/", capture_output=True, text=True, check=True
-    )
+    environ = forking({**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), "test_starts.py"]
+    said = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    assert said.stdout == "['', 'tests.forks.suite']\n"
+    assert said.returncode == 0, said.stdout + said.stderr

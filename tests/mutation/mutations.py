@@ -6,20 +6,24 @@ or a function of the device is a little wrong from then on. Nothing of it depend
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import random
+import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import cache
+from pathlib import Path
 
-from tests.forks.suite import calling_first, fork_runs
+from tests.core.broken_plugins import write_distribution
+from tests.forks.suite import forking
 
-import northbridge
-from northbridge_conformance.runs.processes import CALLED_FIRST
+from northbridge.discovery.installed import GROUP, find
 
-VARIABLE = f"{CALLED_FIRST}_MUTATION"
-"""Names the fault of this process and its children."""
+VARIABLE = "PYTEST_MUTATION_"
+"""With the backend's name behind it, the variable that names the fault of this process and its children."""
 
 TEN = 10
 
@@ -133,27 +137,25 @@ def draw(seed: int) -> tuple[Mutation, ...]:
 
 
 def breaking(backend: str, mutation: Mutation, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return ``environ`` for a process of the suite in which ``mutation`` is made, where ``backend`` is loaded."""
-    described = json.dumps({"backend": backend, "mutation": asdict(mutation)})
-    return {**calling_first(__name__, mutate_runs.__name__, environ), VARIABLE: described}
+    """Return ``environ`` for a process of the suite in which ``mutation`` is made, where ``backend`` is loaded.
 
-
-def mutate_runs() -> str:
-    """Make the fault that the environment names, as soon as its backend is loaded in this process; fork what it starts.
-
-    Called first in every process of a run. Returns what is wrong then, in words.
+    Its distribution is found first in a folder of ours, whose metadata name :mod:`tests.mutation.plugin`.
     """
-    fork_runs()
-    named = json.loads(os.environ[VARIABLE])
-    mutation, backend = Mutation(**named["mutation"]), named["backend"]
-    bridge: Any = northbridge.get(backend).bridge
-    load = bridge.load
+    described = json.dumps({"module": find(backend).module, "mutation": asdict(mutation)})
+    path = os.pathsep.join(filter(None, [str(_install(backend)), environ.get("PYTHONPATH")]))
+    return {**forking({**environ, "PYTHONPATH": path}), f"{VARIABLE}{backend.upper()}": described}
 
-    def load_and_mutate() -> None:
-        from tests.mutation.mutator import mutate  # which imports torch: a process that loads nothing needs none
 
-        load()
-        mutate(northbridge.get(backend), mutation)
-
-    bridge.load = load_and_mutate
-    return mutation.describe()
+@cache
+def _install(backend: str) -> Path:
+    """Install the backend's distribution with our plugin in the place of its own; return the folder."""
+    folder = Path(tempfile.mkdtemp(prefix="northbridge-mutation-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    plugin = find(backend)
+    assert plugin.source is not None
+    points: dict[str, dict[str, str]] = {}
+    for point in plugin.source.entry_points:
+        value = "tests.mutation.plugin" if (point.group, point.name) == (GROUP, backend) else point.value
+        points.setdefault(point.group, {})[point.name] = value
+    write_distribution(folder, plugin.distribution, plugin.version, points)
+    return folder

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.mutation import hunt as room
 from tests.mutation.hunt import Catch, hunt, is_enough
-from tests.mutation.mutations import VARIABLE, draw
+from tests.mutation.mutations import VARIABLE, Mutation, draw
 
 from northbridge_conformance.report.report import BackendFacts
 from northbridge_conformance.report.suite_run import Facts
@@ -36,7 +36,7 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Course:
         assert begin is start_afresh  # acme does not say that it is simulated
         missed = draw(SEED)[0].subject
-        asked = environ.get(VARIABLE, "")
+        asked = environ.get(f"{VARIABLE}ACME", "")
         found = Ending.FAILED if asked and missed not in asked else Ending.WORKED
         ended = {"finds": found, "fails": Ending.FAILED}
         endings = {f"{part}{name}": ending for part in only for name, ending in ended.items() if part != ABSENT}
@@ -45,7 +45,11 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> None:
             {name: Ended(id=name, ending=ending, seconds=0.0) for name, ending in endings.items()},
         )
 
+    def breaking(backend: str, mutation: Mutation, environ: Mapping[str, str]) -> dict[str, str]:
+        return {**environ, f"{VARIABLE}{backend.upper()}": mutation.describe()}
+
     monkeypatch.setattr(room, "watch", watch)
+    monkeypatch.setattr(room, "breaking", breaking)
     monkeypatch.setattr(room, "find_facts", lambda *_: Facts(ACME))
 
 

@@ -37,8 +37,6 @@ import json
 import sys
 import torch
 import northbridge
-from northbridge_conformance.runs.processes import call_first
-call_first()
 northbridge.load("cpu_sim")
 print(json.dumps(eval(sys.argv[1])))
 """

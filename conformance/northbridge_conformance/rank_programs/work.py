@@ -12,7 +12,6 @@ import torch.distributed
 from northbridge.discovery.current import loaded
 from northbridge.errors import UnsupportedError
 from northbridge_conformance.runs.findings import write
-from northbridge_conformance.runs.processes import call_first
 from northbridge_conformance.runs.scenario import BEGINS, LAST, REFUSED, Scenario
 from northbridge_conformance.runs.stacks import dump_stacks_when_asked
 
@@ -45,7 +44,6 @@ def _rank() -> int:
 # A spawned rank imports this module too, under another name.
 if __name__ in ("__main__", "__mp_main__"):
     dump_stacks_when_asked(Path(sys.argv[2]))
-    call_first()
 
 if __name__ == "__main__":
     main(Scenario.from_json(sys.argv[1]), Path(sys.argv[2]))

@@ -58,7 +58,7 @@ CLAIMS: Mapping[Finding, str] = MappingProxyType(
         "refused": "the backend says no, and an attempt ends in a clear error, or a warning: you will be told",
         "false": "what the backend says is wrong: do not rely on it",
         "hidden": "the backend says no, yet it works: the vendor has not promised it",
-        "unknown": "the backend does not say, or Northbridge does not drive it yet: try it before you rely on it",
+        "unknown": "the backend does not say, or Northbridge does not support it yet: try it before you rely on it",
         "not tested": "no test that ran here shows it: nothing is known beyond what the backend says",
     }
 )
@@ -145,11 +145,6 @@ def missing_tests(report: Report) -> list[str]:
 def list_doubts(report: Report) -> list[str]:
     """Return the reasons not to trust the report, a sentence each; empty for a sound report."""
     doubts = []
-    if report.suite.mutation:
-        doubts.append(
-            f"The backend was broken on purpose for this run ({report.suite.mutation}): the report is about the suite,"
-            " and proves nothing about the backend."
-        )
     if report.suite.options_off:
         doubts.append(
             f"The simulated chip ran without strict options ({'; '.join(report.suite.options_off)}): what it forgave, a"

@@ -49,6 +49,8 @@ class _Facts(BaseModel):
 class SuiteFacts(_Facts):
     """The suite that ran, and how much of it."""
 
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="ignore")  # earlier reports have one more, empty
+
     northbridge: Name
     """The version of Northbridge that the suite belongs to."""
 
@@ -60,9 +62,6 @@ class SuiteFacts(_Facts):
 
     expected: tuple[Name, ...]
     """The id of every test up to that level; a complete report has a result for each."""
-
-    mutation: str = ""
-    """The fault that was injected; such a report shows nothing about the backend."""
 
     options_off: tuple[str, ...] = ()
     """The strict options that a simulated chip ran without."""

@@ -74,7 +74,6 @@ def make_report(
             sources=digest_sources(),
             asked=level,
             expected=tuple(course.planned),
-            mutation=course.broken,
             options_off=facts.list_options_off(environ),
         ),
         backend=facts.backend,
@@ -210,8 +209,6 @@ def _foreign(report: Report) -> Iterator[str]:
         )
     elif report.suite.sources != digest_sources():
         yield "it is from a suite whose files differ from those that are installed: one of the two was modified"
-    if report.suite.mutation:
-        yield f"something was broken on purpose in its run: {report.suite.mutation}"
     if report.suite.options_off:
         yield f"its simulated chip ran without strict options: {'; '.join(report.suite.options_off)}"
 

@@ -52,13 +52,6 @@ class Ended(_Line):
     figures: tuple[Figure, ...] = ()
 
 
-class Broken(_Line):
-    """A fault was injected before the tests."""
-
-    event: Literal["broken"] = "broken"
-    what: str
-
-
 class Uncollected(_Line):
     """Collection failed, for the reason."""
 
@@ -66,7 +59,7 @@ class Uncollected(_Line):
     reason: str
 
 
-Line = Planned | Began | Ended | Broken | Uncollected
+Line = Planned | Began | Ended | Uncollected
 _LINES: TypeAdapter[Line] = TypeAdapter(Line)
 
 

@@ -18,9 +18,8 @@ import pytest
 from northbridge.errors import UnsupportedError
 from northbridge_conformance import rewrite_assertions
 from northbridge_conformance.figures import PROPERTY, Figure, VoidError
-from northbridge_conformance.runner.event_log import Began, Broken, Ended, EventLog, Planned, Uncollected
+from northbridge_conformance.runner.event_log import Began, Ended, EventLog, Planned, Uncollected
 from northbridge_conformance.runner.late_errors import UNUSABLE
-from northbridge_conformance.runs.processes import call_first
 from northbridge_conformance.runs.run_errors import HungError, RunError
 from northbridge_conformance.runs.stacks import dump_stacks_when_asked
 from northbridge_conformance.verdict import Ending
@@ -70,8 +69,6 @@ class EventRecorder:
         self._ended: tuple[Ending, str] | None = None
         self._ahead: RunsAhead | None = None
         dump_stacks_when_asked(log.parent)
-        if broken := call_first():
-            self._log.write(Broken(what=broken))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Log the planned tests, and deselect those that have ended."""

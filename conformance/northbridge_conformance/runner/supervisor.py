@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from northbridge.processes.endings import describe_exit
-from northbridge_conformance.runner.event_log import Began, Broken, Ended, EventLog, Line, Planned, Uncollected
+from northbridge_conformance.runner.event_log import Began, Ended, EventLog, Line, Planned, Uncollected
 from northbridge_conformance.runs.processes import Process, Start, start_afresh
 from northbridge_conformance.runs.shared_runs import FOLDER
 from northbridge_conformance.runs.stacks import collect_stacks, kill_group
@@ -34,8 +34,6 @@ class Course:
 
     planned: dict[str, Planned] = field(default_factory=dict)
     ended: dict[str, Ended] = field(default_factory=dict)
-    broken: str = ""
-    """The fault that was injected, in the suite's words."""
 
     @property
     def chosen(self) -> set[str]:
@@ -48,8 +46,6 @@ class Course:
             self.planned.setdefault(line.id, line)
         elif isinstance(line, Ended):
             self.ended.setdefault(line.id, line)
-        elif isinstance(line, Broken):
-            self.broken = line.what
         elif isinstance(line, Uncollected):
             raise SuiteError(line.reason)
 

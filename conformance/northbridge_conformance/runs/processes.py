@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import IO
 
 from northbridge.processes.child import Process as Process
-
-CALLED_FIRST = "PYTEST_NORTHBRIDGE_CALLED_FIRST"
-"""The variable that names a function, as ``module:function``, which each process of a run calls first.
-
-The function returns the fault that it injected, in words, which the report repeats; "" without a fault. Variables with
-this prefix belong to that function. They are pytest's and not Northbridge's settings.
-"""
-
 
 Start = Callable[[list[str], Mapping[str, str], Path, IO[bytes]], Process]
 
@@ -49,9 +39,3 @@ def start(command: list[str], environ: Mapping[str, str], folder: Path, output: 
 def start_by(other: Start) -> None:
     """Let ``other`` start this process's children from now on; Northbridge's own tests save time with it."""
     _starts.append(other)
-
-
-def call_first(environ: Mapping[str, str] = os.environ) -> str:
-    """Call the function that :data:`CALLED_FIRST` names, and return its text; "" if it names none."""
-    module, _, function = environ.get(CALLED_FIRST, "").partition(":")
-    return str(getattr(import_module(module), function)()) if module else ""

@@ -107,7 +107,6 @@ def report_of(
     findings: Mapping[str, tuple[str, str]] | None = None,
     simulated: bool = True,
     sources: str = "5f0c8a7e91b2",
-    mutation: str = "",
 ) -> Report:
     """Return a whole report of ``tests``; ``findings`` are answers and findings of claims, proved but for these."""
     below = True
@@ -145,7 +144,6 @@ def report_of(
             sources=sources,
             asked="C3",
             expected=tuple(test.id for test in tests),
-            mutation=mutation,
         ),
         backend=BackendFacts(
             name=name,
@@ -272,4 +270,4 @@ def hostile() -> Report:
         result("Device", "all | is `well`", Verdict.TIMEOUT, evidence=HOSTILE),
     ]
     tests.append(result("Device", "a view", Verdict.NOT_RUN, evidence=HOSTILE))
-    return report_of(tests, name=HOSTILE, withheld={"C1": [HOSTILE]}, mutation=HOSTILE)
+    return report_of(tests, name=HOSTILE, withheld={"C1": [HOSTILE]})

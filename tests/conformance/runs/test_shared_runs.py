@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from northbridge_conformance import run as room
-from northbridge_conformance.runs.processes import CALLED_FIRST
 from northbridge_conformance.runs.scenario import Scenario
 from northbridge_conformance.runs.shared_runs import FOLDER, folder_of_runs, run_once
 
@@ -59,7 +58,7 @@ def test_one_that_failed_is_tried_again_by_the_next(tmp_path: Path) -> None:
         ("cpu_sim", {}, 1),
         ("cpu_sim", {"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}, 2),
         ("cpu_sim", {"TORCH_SHOW_CPP_STACKTRACES": "1"}, 2),
-        ("cpu_sim", {f"{CALLED_FIRST}_FAULT": "add"}, 2),
+        ("cpu_sim", {"PYTEST_MUTATION_CPU_SIM": "add"}, 2),
     ],
     ids=[
         "the CPU's",
