@@ -136,12 +136,6 @@ def group_by_reason(tests: Iterable[TestResult]) -> dict[str, list[TestResult]]:
     return groups
 
 
-def missing_tests(report: Report) -> list[str]:
-    """Return the ids of the expected tests that have no result in the report."""
-    told = {test.id for test in report.tests}
-    return [each for each in report.suite.expected if each not in told]
-
-
 def list_doubts(report: Report) -> list[str]:
     """Return the reasons not to trust the report, a sentence each; empty for a sound report."""
     doubts = []
@@ -155,8 +149,8 @@ def list_doubts(report: Report) -> list[str]:
             "The report was changed after it was written: its digest does not fit. Ask for the original, or run the"
             " suite again."
         )
-    missing = missing_tests(report)
-    if missing:
+    told = {test.id for test in report.tests}
+    if missing := [each for each in report.suite.expected if each not in told]:
         doubts.append(
             f"The report is incomplete: {len(missing)} of {len(report.suite.expected)} tests are missing, such as"
             f" {missing[0]}. Run the suite again."

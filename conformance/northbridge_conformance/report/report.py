@@ -147,21 +147,6 @@ class TestResult(_Facts):
     figures: tuple[Figure, ...] = ()
     """The measured distances, with the bound and the gate of each."""
 
-    @property
-    def class_name(self) -> str:
-        """The class of the suite: ``"Device"``."""
-        return self.id.partition("/")[2].partition("/")[0]
-
-    @property
-    def function(self) -> str:
-        """The test's function: ``"test_indexing"``."""
-        return self.id.partition("/")[2].partition("/")[2].partition("[")[0]
-
-    @property
-    def parameters(self) -> str:
-        """Arguments of the function, in pytest's words; empty if there are none."""
-        return self.id.partition("[")[2].removesuffix("]")
-
 
 class LevelResult(_Facts):
     """The result for one level: granted, or the reasons why not."""
