@@ -6,6 +6,7 @@ milliseconds. The modules that a plugin needs for its declaration do not import 
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
         WeightsDisagreeError as WeightsDisagreeError,
         WrongDeviceError as WrongDeviceError,
     )
-    from northbridge.float8.engine import Float8Engine as Float8Engine
+    from northbridge.float8.engine import Float8Engine as Float8Engine, Float8Quantizer as Float8Quantizer
     from northbridge.float8.torchao import TorchAO as TorchAO
     from northbridge.graphs.callables import GraphedCallable as GraphedCallable
     from northbridge.graphs.capture import GraphWarning as GraphWarning
@@ -111,91 +112,17 @@ if TYPE_CHECKING:
     from northbridge.simulation import Simulation as Simulation
 
 
-_HOMES = {
-    "northbridge.acceleration": ("Acceleration", "Graph"),
-    "northbridge.backend": ("API_VERSION", "Backend"),
-    "northbridge.bridge": ("Bridge",),
-    "northbridge.capabilities": ("Capabilities", "Claim", "no", "unknown", "yes"),
-    "northbridge.collective": ("Collective",),
-    "northbridge.device": ("Device",),
-    "northbridge.discovery.declared": ("get",),
-    "northbridge.discovery.installed": ("Plugin", "installed"),
-    "northbridge.discovery.named": ("load",),
-    "northbridge.discovery.present": ("available",),
-    "northbridge.errors": (
-        "AmbiguousAcceleratorError",
-        "ArgumentsError",
-        "ArgumentValueError",
-        "BackendConflictError",
-        "BackendDisabledError",
-        "BackendError",
-        "BackendNameError",
-        "BackendNotFoundError",
-        "CheckpointCodeError",
-        "CheckpointError",
-        "ClusterError",
-        "CollectiveError",
-        "ContractError",
-        "DetectionError",
-        "DeviceBusyError",
-        "DeviceTypeTakenError",
-        "DevicesError",
-        "DevicesTypeError",
-        "NamespaceError",
-        "HardwareMissingError",
-        "InstallationError",
-        "NorthbridgeError",
-        "NotSimulatedError",
-        "PluginAPIError",
-        "PluginContractError",
-        "PluginError",
-        "PluginHookError",
-        "PluginImportError",
-        "PluginNameError",
-        "ReductionError",
-        "ReportError",
-        "SettingsError",
-        "SimulationError",
-        "SoftwareLoadError",
-        "SoftwareMissingError",
-        "UnsupportedError",
-        "VariableError",
-        "WeightsDisagreeError",
-        "WrongDeviceError",
-    ),
-    "northbridge.processes.environment": ("environment_at_start", "keep_environment", "may_compile"),
-    "northbridge.discovery.device_users": ("device_users",),
-    "northbridge.float8.engine": ("Float8Engine",),
-    "northbridge.float8.torchao": ("TorchAO",),
-    "northbridge.graphs.callables": ("GraphedCallable",),
-    "northbridge.graphs.capture": ("GraphWarning",),
-    "northbridge.hook": ("hookimpl", "lazy_names"),
-    "northbridge.process_record": ("Entry", "note", "record"),
-    "northbridge.lightning.data.boundaries": ("power_of_two_boundaries", "quantile_boundaries"),
-    "northbridge.lightning.data.bucket_batch_sampler": ("BucketBatchSampler",),
-    "northbridge.lightning.data.padding_collate": ("PaddingCollate",),
-    "northbridge.lightning.plugins.float8": ("Float8Precision",),
-    "northbridge.lightning.plugins.float8_inference": ("Float8Inference",),
-    "northbridge.lightning.compiled_blocks": ("compile_blocks",),
-    "northbridge.lightning.sharded_blocks": ("shard_blocks",),
-    "northbridge.lightning.vendor_names.strategies": (
-        "DDPStrategyName",
-        "DeepSpeedStrategyName",
-        "FSDPStrategyName",
-        "SingleDeviceStrategyName",
-    ),
-    "northbridge.lightning.vendor_names.precision": ("DeepSpeedPrecisionName", "FSDPPrecisionName", "PrecisionName"),
-    "northbridge.lightning.vendor_names.profiler": ("ProfilerName",),
-    "northbridge.lightning.vendor_names.names": (
-        "AcceleratorName",
-        "CheckpointIOName",
-        "unsupported_names",
-    ),
-    "northbridge.simulation": ("Simulation",),
-    "northbridge.settings": ("Indices", "Settings", "VendorSettings"),
-    "northbridge.discovery.vendor_tool": ("run_tool",),
-}
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_IMPORT = re.compile(r"    from (northbridge\.[\w.]+) import (\([^)]*\)|.*)")
+
+
+def _read_homes() -> dict[str, str]:
+    """Return the module of each public name, as the imports above tell them to type checkers."""
+    with open(__file__, encoding="utf-8") as file:
+        imports = _IMPORT.findall(file.read())
+    return {name: module for module, names in imports for name in re.findall(r"(\w+) as \1\b", names)}
+
+
+_HOME = _read_homes()
 
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]  # the imports above say the same to it
 

@@ -1,15 +1,18 @@
-"""Records beside the measurements of float8 inference: which chip, rank and model they belong to."""
+"""Records of float8 inference, beside measurements and saved models: which chip, rank and model they belong to."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pydantic
 
 from northbridge.errors import ArgumentValueError
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Measurement(pydantic.BaseModel):
@@ -86,10 +89,44 @@ class Measurement(pydantic.BaseModel):
         names = [re.fullmatch(r".*_(\d+)_(\d+)\.json", each.name) for each in records]
         sizes = sorted({int(each[2]) for each in names if each})
         if not sizes:
-            there = sorted(each.name for each in prefix.parent.glob(f"{prefix.name}_hooks_*.npz"))
-            known = f"has {there[0]}, but no record of its chip and ranks" if there else "has no measurement"
+            there = sorted(each.name for each in prefix.parent.glob(f"{prefix.name}_*"))
+            known = f"has {there[-1]}, but no record of its chip and ranks" if there else "has no measurement"
             return f"{known}. Fix: measure with stage='measure' first"
         if self.world_size in sizes:
             return f"has no measurement of rank {self.rank} of {self.world_size}. Fix: {self.again}"
         by = " and ".join(f"{size} rank{'s' if size > 1 else ''}" for size in sizes)
         return f"was measured by {by}, and this run has {self.world_size}. Fix: devices={sizes[0]}, or {self.again}"
+
+
+class SavedModel(Measurement):
+    """Which chip and model a folder with a quantized model belongs to; its layers without their largest values."""
+
+    done: ClassVar[str] = "saved"
+    again: ClassVar[str] = "save it again, after a run with stage='quantize'"
+
+    @classmethod
+    def of(cls, record: Measurement, name: str) -> SavedModel:
+        """Return the record of the module ``name`` for ``record``, which is that of the whole model."""
+        prefix = f"{name}." if name else ""
+        layers = {
+            each.removeprefix(prefix): told.partition(" up to ")[0]
+            for each, told in record.layers.items()
+            if each.startswith(prefix)
+        }
+        return cls(**record.model_copy(update={"layers": layers}).model_dump())
+
+    def check(self, prefix: Path, files: Sequence[Path]) -> None:
+        if not self.path(prefix).is_file():
+            raise ArgumentValueError(
+                f"{prefix.parent} has no quantized model of Northbridge. Fix: save() of a run with stage='quantize'"
+                " first"
+            )
+        super().check(prefix, files)
+
+
+def describe(layer: torch.nn.Module) -> str:
+    """Return the class of ``layer``, and the shape and largest value of its weight, which the scales depend on."""
+    weight: torch.Tensor | None = getattr(layer, "weight", None)
+    if weight is None or not weight.numel():
+        return type(layer).__name__
+    return f"{type(layer).__name__} {tuple(weight.shape)} up to {weight.detach().abs().max().item():.4g}"

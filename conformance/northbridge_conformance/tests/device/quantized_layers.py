@@ -1,9 +1,8 @@
-"""Linear layers quantized to float8 for inference, by Neural Compressor."""
+"""Linear layers quantized to float8 for inference."""
 
 from __future__ import annotations
 
 import copy
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import northbridge
-from northbridge.float8.compressor import DISTRIBUTION, Compressor
 from northbridge.float8.engine import choose_engine
 from northbridge.lightning.plugins.float8 import reject_float8
+from northbridge.lightning.plugins.float8_inference import find_quantizer
 from northbridge_conformance.tests.device.one_device import OneDevice
 
 SIZES = (1.0, 900.0)
@@ -25,35 +24,40 @@ class QuantizedLayers(OneDevice):
 
     claims: tuple[str, ...] = ("float8",)
     advice = (
-        "Look at the operators that quantize and dequantize: torchao's, or the vendor's that"
-        f" {DISTRIBUTION} calls. Each has a scale, of the input or of the weight."
+        "Look at the operators that quantize and dequantize: torchao's, or the vendor's that the quantizer calls. Each"
+        " has a scale, of the input or of the weight."
     )
 
     @pytest.fixture
-    def library(self, backend: str, device: torch.device) -> Compressor:
-        """Neural Compressor on the chip."""
+    def quantizer(self, backend: str, device: torch.device) -> northbridge.Float8Quantizer:
+        """What Float8Inference quantizes with on the chip."""
         chip = northbridge.get(backend)
         reject_float8(chip, "float8 inference")
         choose_engine(backend, chip.acceleration.float8_engines(), None)  # a chip without an engine has no float8
-        if find_spec("neural_compressor") is None:
-            pytest.skip(f"{DISTRIBUTION} is not installed")
-        return Compressor.open(device.type)
+        try:
+            found = find_quantizer(backend, "float8 inference")
+            found.library("float8 inference")
+        except northbridge.UnsupportedError as error:
+            pytest.skip(str(error))
+        quantizer = found(device.type)
+        quantizer.open()
+        return quantizer
 
     @pytest.mark.parametrize("size", SIZES)
     def test_a_quantized_layer_is_as_exact_as_float8(
-        self, library: Compressor, device: torch.device, tmp_path: Path, size: float
+        self, quantizer: northbridge.Float8Quantizer, device: torch.device, tmp_path: Path, size: float
     ) -> None:
         torch.manual_seed(8)
         layer, rows = nn.Sequential(nn.Linear(64, 48)), torch.randn(32, 64) * size
         exact = copy.deepcopy(layer).double()(rows.double()).detach()
-        settings = library.settle({}, tmp_path / "measure")
+        settings = quantizer.settle({}, tmp_path / "measure")
         measured = copy.deepcopy(layer).to(device)
 
-        library.measure(measured, settings, device)
+        quantizer.measure(measured, settings, device)
         plain = _error(_outputs(measured, rows, device), exact)
-        library.finish(measured)
+        quantizer.finish(measured)
         quantized = layer.to(device)
-        library.quantize(quantized, settings)
+        quantizer.quantize(quantized, settings)
         error = _error(_outputs(quantized, rows, device), exact)
 
         assert plain < 0.01, f"the layer that measures is off by {plain:.3f}, relative to float64"

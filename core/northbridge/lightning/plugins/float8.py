@@ -13,8 +13,7 @@ import torch
 from northbridge.backend import Backend
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.float8.engine import Float8Engine, choose_engine
-from northbridge.lightning.namespaces import Classes, Namespace
-from northbridge.lightning.plugins.float8_request import request, settle
+from northbridge.lightning.plugins.float8_request import Float8Plugin, settle
 
 Skip = Sequence[str] | Callable[[str, "torch.nn.Module"], bool]
 """Layers that stay as they are: names or patterns of names, or a function of a name and its layer."""
@@ -31,7 +30,7 @@ def reject_float8(backend: Backend, asked: str) -> None:
         )
 
 
-class Float8Precision:
+class Float8Precision(Float8Plugin):
     """Train linear layers in float8, and the rest under bfloat16 autocast. Parameters keep their dtype.
 
     A ``torch.nn.Linear`` becomes the engine's layer when the strategy sets the model up; it keeps its parameters, and
@@ -51,12 +50,6 @@ class Float8Precision:
     remains, a layer is sharded already, or ``skip`` has a name that no module has.
     """
 
-    # Not of _NamespaceMixin, an ABC: Python would not let an object of Lightning's Precision take the combined class.
-    namespace: ClassVar[Namespace]
-    stock_class: ClassVar[Any]
-    siblings: ClassVar[Classes]
-
-    precision: str = "transformer-engine"  # Lightning's word for training in float8
     field: ClassVar[str] = "float8_precision"  # of Classes
 
     def __init__(self, engine: str | None = None, recipe: Any = None, skip: Skip = ()) -> None:
@@ -70,14 +63,6 @@ class Float8Precision:
     def given(self) -> tuple[Any, ...]:
         """The arguments. Two objects with the same arguments compute the same."""
         return self.engine, self.recipe, self.skip
-
-    def use_for(self, module: torch.nn.Module) -> None:
-        """Let the next run of ``module`` use this precision, even if its Trainer was made before or without it.
-
-        The run must be on one of Northbridge's chips. It raises :class:`ArgumentsError` if its Trainer has another
-        precision than float8, "32-true" and "bf16-mixed".
-        """
-        request(module, self)
 
     def bind(self, backend: Backend) -> None:
         """Set the chip of the run, and read the recipe; raises the errors of the class."""

@@ -4,50 +4,48 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import torch
 
 from northbridge.backend import Backend
-from northbridge.errors import ArgumentsError, UnsupportedError
-from northbridge.float8.compressor import DISTRIBUTION, Compressor, converted_layers, reject_missing_library
-from northbridge.float8.measurement import Measurement
-from northbridge.float8.saved_model import load_model, save_model
-from northbridge.lightning.namespaces import Classes, Namespace
+from northbridge.discovery.installed import read_entry_points
+from northbridge.errors import ArgumentsError, InstallationError, UnsupportedError
+from northbridge.float8.engine import Float8Quantizer
+from northbridge.float8.measurement import Measurement, SavedModel, describe
 from northbridge.lightning.plugins.float8 import reject_float8
 from northbridge.lightning.plugins.float8_arguments import read_config, read_dtype, read_stage
-from northbridge.lightning.plugins.float8_request import request, settle
+from northbridge.lightning.plugins.float8_request import Float8Plugin, settle
+from northbridge.processes.endings import describe_error
+
+QUANTIZERS = "northbridge.float8_inference"
+"""The entry-point group. An entry names a backend and its quantizer: ``acme = "northbridge_acme:Quantizer"``."""
 
 
-class Float8Inference:
-    """Validate, test or predict in float8, by Intel Neural Compressor: first measure, then quantize.
+class Float8Inference(Float8Plugin):
+    """Validate, test or predict in float8, by a :class:`northbridge.Float8Quantizer`: first measure, then quantize.
 
     ``stage="measure"`` computes as without it, and writes the largest values that each layer has seen into ``folder``,
     at the end of the run: one set of files for each rank. The model gets its plain layers back. ``stage="quantize"``
     reads them, and replaces the layers in place; :meth:`save` then writes a model of transformers that the module has.
     ``stage="load"`` reads such a model from ``folder`` instead. Without a stage, the configuration's ``mode`` is it.
 
-    ``config`` is the library's: a dict, the path of a JSON file, or an ``FP8Config``. It is never written to. Without
+    ``config`` is the quantizer's: a dict, the path of a JSON file, or an ``FP8Config``. It is never written to. Without
     ``folder``, its ``dump_stats_path`` names the files. By default the rest of the model runs under bfloat16 autocast;
-    ``hp_dtype`` is this dtype. A chip without operators in the library quantizes and dequantizes by torch's
-    (``use_qdq``), and so does the CPU.
+    ``hp_dtype`` is this dtype. A chip without operators of its own quantizes and dequantizes by torch's (``use_qdq``),
+    and so does the CPU.
 
     In a Fabric, which does not tear down, call :meth:`teardown` after the last batch of a measurement.
 
     Raises :class:`ArgumentsError` for an invalid argument, and when a run begins: :class:`UnsupportedError` for a fit,
-    a chip without float8, or a missing library, and :class:`ArgumentsError` for measurements that are unfinished, or
-    of another chip, generation, model, number of ranks or version of the library.
+    a chip without float8, or missing software, and :class:`ArgumentsError` for measurements that are unfinished, or
+    of another chip, generation, model, number of ranks or version of the software.
     """
 
-    # Not of _NamespaceMixin, an ABC: Python would not let an object of Lightning's Precision take the combined class.
-    namespace: ClassVar[Namespace]
-    stock_class: ClassVar[Any]
-    siblings: ClassVar[Classes]
-
-    precision: str = "transformer-engine"  # Lightning's word for float8
     field: ClassVar[str] = "float8_inference"  # of Classes
 
     def __init__(self, stage: str | None = None, folder: Any = None, config: Any = None) -> None:
@@ -63,7 +61,9 @@ class Float8Inference:
                 " configuration. Fix: leave them out"
             )
         self.folder: Path = Path(dumped).parent if folder is None else Path(folder)
-        self._prefix = (self.folder / (Path(dumped).name if dumped else "measure")).absolute()  # the library's own word
+        self._prefix = (
+            self.folder / (Path(dumped).name if dumped else "measure")
+        ).absolute()  # as the quantizer's files begin
         self._dtype: torch.dtype = getattr(torch, read_dtype(self.config))
         self.backend: Backend | None = None
         self._measuring: _Conversion | None = None
@@ -74,18 +74,11 @@ class Float8Inference:
         """The arguments. Two objects with the same arguments compute the same."""
         return self.stage, self._prefix, self.config
 
-    def use_for(self, module: torch.nn.Module) -> None:
-        """Let the next run of ``module`` use this precision, even if its Trainer was made before or without it.
-
-        The run must be on one of Northbridge's chips. It raises :class:`ArgumentsError` if its Trainer has another
-        precision than float8, "32-true" and "bf16-mixed".
-        """
-        request(module, self)
-
     def bind(self, backend: Backend) -> None:
-        """Set the chip of the run; raises :class:`UnsupportedError` if it has no float8, or the library is missing."""
-        reject_float8(backend, f"{type(self).__name__}()")
-        reject_missing_library(f"{type(self).__name__}()")
+        """Set the chip of the run; raises :class:`UnsupportedError` if it has no float8, or software is missing."""
+        asked = f"{type(self).__name__}()"
+        reject_float8(backend, asked)
+        find_quantizer(backend.name, asked).library(asked)
         self.backend = backend
 
     def convert_module(self, module: torch.nn.Module) -> torch.nn.Module:
@@ -127,31 +120,36 @@ class Float8Inference:
             if trainer is None or trainer.state.status != "interrupted":
                 self._finish(measuring)
         finally:
-            measuring.library.restore(measuring.module, measuring.attributes)
+            measuring.quantizer.restore(measuring.module)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the quantized model to ``folder``, which ``stage="load"`` reads, as Neural Compressor does.
+        """Write the quantized model to ``folder``, which ``stage="load"`` reads.
 
-        The library saves models of transformers, of one rank. Raises :class:`UnsupportedError` for another one, and
-        :class:`ArgumentsError` before a run has quantized, or if ``folder`` has a model.
+        Raises :class:`UnsupportedError` for a model that the quantizer cannot save, and :class:`ArgumentsError` before
+        a run has quantized, or if ``folder`` has a model.
         """
-        if self._quantized is None or self.stage != "quantize":
+        done = self._quantized
+        if done is None or self.stage != "quantize":
             raise ArgumentsError(f"Float8Inference({self.stage!r}).save(): no run has quantized a model with it")
-        save_model(self._quantized.library, self._quantized.module, self._quantized.record, Path(folder).absolute())
-        self._log(f"Saved {_count(self._quantized.module)} in float8 to {folder}")
+        path = Path(folder).absolute()
+        name = done.quantizer.save(done.module, list(done.record.layers), path)
+        SavedModel.of(done.record, name).write(path / "model", finished=True)
+        self._log(f"Saved {done} in float8 to {folder}")
 
     def _finish(self, measuring: _Conversion) -> None:
-        if not measuring.library.finish(measuring.module):
+        if not measuring.quantizer.finish(measuring.module):
             name = type(measuring.module).__name__
             raise ArgumentsError(
                 f"Float8Inference('measure'): no layer of {name} has computed a batch. Fix: a run of one batch or more"
             )
         measuring.record.write(self._prefix, finished=True)
-        self._log(f"Wrote the measurements of {_count(measuring.module)} to {self.folder}")
+        self._log(f"Wrote the measurements of {measuring} to {self.folder}")
 
     def _convert(self, module: torch.nn.Module, device: torch.device) -> None:
-        version = reject_missing_library(f"{type(self).__name__}()")
-        if converted_layers(module):
+        asked = f"{type(self).__name__}()"
+        made = find_quantizer("cpu" if self.backend is None else self.backend.name, asked)
+        library, quantizer = made.library(asked), made(self._chip)
+        if any(map(quantizer.is_converted, module.modules())):
             if self._quantized is not None and self._quantized.module is module:
                 return
             raise UnsupportedError(
@@ -162,29 +160,30 @@ class Float8Inference:
             raise UnsupportedError(
                 "Float8Inference does not quantize sharded parameters. Fix: strategy='ddp'", capability="float8"
             )
-        library = Compressor.open(self._chip)
-        record = self._record(library.layers(module), f"{DISTRIBUTION} {version}", device)
-        conversion = _Conversion(library, module, record, set(vars(module)))
+        quantizer.open()
+        layers = {name: describe(module.get_submodule(name)) for name in quantizer.layers(module)}
+        record = self._record(layers, library, device)
+        conversion = _Conversion(quantizer, module, record)
         if self.stage == "load":
-            word = load_model(library, module, record, self.folder.absolute())
+            word = quantizer.load(module, self.folder.absolute(), conversion.check_saved)
             self._dtype = getattr(torch, read_dtype({"hp_dtype": word}))
             self._quantized = conversion
-            self._log(f"Loaded {_count(module)} in float8 from {self.folder}")
+            self._log(f"Loaded {conversion} in float8 from {self.folder}")
             return
-        settings = library.settle(copy.deepcopy(self.config), self._prefix)
+        settings = quantizer.settle(copy.deepcopy(self.config), self._prefix)
         if self.stage == "measure":
             record.write(self._prefix)
-            library.measure(module, settings, device)
-            self._reject_none(module, settings, record)
+            quantizer.measure(module, settings, device)
+            self._reject_none(conversion, settings)
             self._measuring = conversion
-            self._log(f"Measuring {_count(module)} for float8 inference")
+            self._log(f"Measuring {conversion} for float8 inference")
         else:
-            record.check(self._prefix, library.files(settings))
-            library.quantize(module, settings)
-            self._reject_none(module, settings, record)
+            record.check(self._prefix, quantizer.files(settings))
+            quantizer.quantize(module, settings)
+            self._reject_none(conversion, settings)
             self._quantized = conversion
-            how = "the vendor's operators" if library.native else "quantizing and dequantizing (QDQ)"
-            self._log(f"Quantized {_count(module)} to float8 by {how}")
+            how = "the vendor's operators" if quantizer.native else "quantizing and dequantizing (QDQ)"
+            self._log(f"Quantized {conversion} to float8 by {how}")
 
     def _record(self, layers: dict[str, str], library: str, device: torch.device) -> Measurement:
         from torch import distributed
@@ -194,9 +193,10 @@ class Float8Inference:
         name = "" if self.backend is None else self.backend.device.label(device.index or 0)
         return Measurement(chip=device.type, device=name, rank=rank, world_size=ranks, library=library, layers=layers)
 
-    def _reject_none(self, module: torch.nn.Module, settings: Mapping[str, Any], record: Measurement) -> None:
-        if converted_layers(module):
+    def _reject_none(self, conversion: _Conversion, settings: Mapping[str, Any]) -> None:
+        if conversion.count():
             return
+        module, record = conversion.module, conversion.record
         lists = {key: settings[key] for key in ("allowlist", "blocklist") if key in settings}
         found = f"it has {', '.join(record.layers)}, and config= has {lists}" if record.layers else "it has none"
         raise UnsupportedError(
@@ -231,13 +231,42 @@ class Float8Inference:
         self.namespace.fabric_module("utilities.rank_zero").rank_zero_info(line)
 
 
+@dataclass(frozen=True)
 class _Conversion:
     """A module whose layers measure, or are quantized."""
 
-    def __init__(self, library: Compressor, module: torch.nn.Module, record: Measurement, attributes: set[str]) -> None:
-        self.library, self.module, self.record, self.attributes = library, module, record, attributes
+    quantizer: Float8Quantizer
+    module: torch.nn.Module
+    record: Measurement
+
+    def count(self) -> int:
+        """Return how many layers have been converted."""
+        return sum(map(self.quantizer.is_converted, self.module.modules()))
+
+    def check_saved(self, name: str, folder: Path, files: Sequence[Path]) -> None:
+        """Raise :class:`ArgumentValueError` unless ``folder`` has the model ``name`` of this very module."""
+        SavedModel.of(self.record, name).check(folder / "model", files)
+
+    def __str__(self) -> str:
+        count = self.count()
+        return f"{count} layer{'s' if count != 1 else ''}"
 
 
-def _count(module: torch.nn.Module) -> str:
-    count = len(converted_layers(module))
-    return f"{count} layer{'s' if count != 1 else ''}"
+def find_quantizer(backend: str, asked: str) -> type[Float8Quantizer]:
+    """Return the quantizer that the ``backend`` announces, or else the first that is installed, by name.
+
+    Imports its module alone. Raises :class:`UnsupportedError` if there is none, and :class:`InstallationError` if it is
+    broken; ``asked`` is what needs it.
+    """
+    found = {entry.name: entry for entry in read_entry_points().select(group=QUANTIZERS)}
+    if not found:
+        raise UnsupportedError(
+            f"{asked} needs a quantizer, and no installed backend has one. Fix: docs/float8.md#inference has the line",
+            capability="float8",
+        )
+    entry = found.get(backend) or found[min(found)]
+    try:
+        quantizer: type[Float8Quantizer] = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise InstallationError(f"{entry.value}: {describe_error(error)}. Fix: reinstall its distribution") from error
+    return quantizer

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from northbridge.errors import ArgumentsError
+from northbridge.lightning.namespaces import Classes, Namespace
 
 if TYPE_CHECKING:
     import torch
@@ -16,9 +17,23 @@ _REPLACED = "_northbridge_replaced_precision"
 """The attribute of a strategy: the module whose plugin it has, and the precision that it had before."""
 
 
-def request(module: torch.nn.Module, plugin: Any) -> None:
-    """Let the next run of ``module`` use ``plugin``, of no namespace yet."""
-    vars(_original(module))[_REQUEST] = plugin
+class Float8Plugin:
+    """What the precisions of training and of inference in float8 share: a module may request them for its next run."""
+
+    # Not of _NamespaceMixin, an ABC: Python would not let an object of Lightning's Precision take the combined class.
+    namespace: ClassVar[Namespace]
+    stock_class: ClassVar[Any]
+    siblings: ClassVar[Classes]
+
+    precision: str = "transformer-engine"  # Lightning's word for float8
+
+    def use_for(self, module: torch.nn.Module) -> None:
+        """Let the next run of ``module`` use this precision, even if its Trainer was made before or without it.
+
+        The run must be on one of Northbridge's chips. It raises :class:`ArgumentsError` if its Trainer has another
+        precision than float8, "32-true" and "bf16-mixed".
+        """
+        vars(_original(module))[_REQUEST] = self
 
 
 def settle(module: torch.nn.Module, plugin: Any | None) -> None:
