@@ -6,11 +6,15 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from northbridge.untrusted.text import clean, clean_values
+
+if TYPE_CHECKING:
+    from northbridge.flight_recorder.analysis.calls import RecordedRun
+    from northbridge.flight_recorder.analysis.judgement import Judgement
 
 HELP = """Show which rank waits for which, in a run that hangs or has ended in a hang.
 
@@ -45,7 +49,25 @@ def explain_hang(
         facts = {"world_size": run.world_size, "ranks": sorted(run.logs), "damages": list(run.damages)}
         print(json.dumps(clean_values({**facts, **judgement.as_dict()}), indent=2))
     else:
-        from northbridge.flight_recorder.analysis.page import show
-
-        show(judgement, run)
+        _show(judgement, run)
     raise typer.Exit(1 if judgement.findings or run.damages else 0)
+
+
+def _show(judgement: Judgement, run: RecordedRun) -> None:
+    from rich.text import Text
+
+    from northbridge.untrusted.terminal import Terminal
+
+    console = Terminal(highlight=False, soft_wrap=False)
+    calls = sum(len(log.calls) for log in run.logs.values())
+    console.print(f"{len(run.logs)} of {run.world_size} ranks have written; {calls} calls are kept\n")
+    for finding in judgement.findings:
+        console.print(Text(f"- {finding.text}", style="red"))
+    for chain in judgement.chains:
+        console.print(Text(f"- {chain}", style="yellow"))
+    if not judgement.findings:
+        console.print("No rank waits.")
+    for damage in run.damages:
+        console.print(Text(f"- {damage}", style="red"))
+    for note in judgement.notes:
+        console.print(Text(f"- {note}"))

@@ -11,10 +11,8 @@ import torch
 from northbridge.backend import Backend
 from northbridge.discovery.current import loaded
 from northbridge.errors import ArgumentsError, UnsupportedError
-from northbridge.graphs.capture import GraphWarning
-from northbridge.graphs.captured_call import CapturedCall
-from northbridge.graphs.module_state import reject_hooks
-from northbridge.graphs.signature import flatten, reject_elsewhere, signature_of
+from northbridge.graphs.capture import CapturedCall, GraphWarning
+from northbridge.graphs.signature import flatten, reject_elsewhere, reject_hooks, signature_of
 
 
 class GraphedCallable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from northbridge.flight_recorder.recording.segments import Segments
+from northbridge.flight_recorder.records import Segments
 
 
 def rank_record(rank: int, **more: Any) -> dict[str, object]:

@@ -130,7 +130,7 @@ def _say_row(ranks: Sequence[int]) -> list[str]:
 
 def name_place(frames: Sequence[Frame]) -> str:
     """Return the innermost frame of the user's code, or else of any code, as "train.py:42 in fit"."""
-    users = (each for each in frames if not _is_librarys(each.module))
+    users = (each for each in frames if not _is_of_library(each.module))
     found = next(users, frames[0] if frames else None)
     if found is None:
         return ""
@@ -138,6 +138,6 @@ def name_place(frames: Sequence[Frame]) -> str:
     return f"{found.file.removeprefix(here)}:{found.line} in {found.function}"
 
 
-def _is_librarys(module: str) -> bool:
+def _is_of_library(module: str) -> bool:
     top = module.partition(".")[0]
     return top != "__main__" and (top in _LIBRARIES or top.startswith("northbridge_"))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pydantic
 
 from northbridge.flight_recorder.analysis.calls import Call, Channel, Group, RankLog, RecordedRun, name_place
-from northbridge.flight_recorder.recording.segments import SUFFIX
 from northbridge.flight_recorder.records import (
     FORMAT,
+    SUFFIX,
     CallRecord,
     EndRecord,
     ExitRecord,

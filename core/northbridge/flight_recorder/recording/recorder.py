@@ -1,4 +1,10 @@
-"""Recording of each call during training. It costs microseconds, and its errors never end the training."""
+"""Recording of each call during training. It costs microseconds, and its errors never end the training.
+
+Calls are recorded where torch passes them to a communication library. Every call goes through an operator of the
+dispatcher's library ``c10d``, even DDP's calls in C++. A kernel at the key BackendSelect, which is above every device's
+key, records the call and passes it to the kernel below. Wrappers of ``torch.distributed``'s functions would miss calls
+from C++, and older versions of torch lack the newer hooks.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +15,16 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from northbridge.flight_recorder.recording.groups import CountedGroups
-from northbridge.flight_recorder.recording.idle_rank import Idling
+from northbridge.flight_recorder.recording.operators import CountedGroups, Operator
 from northbridge.flight_recorder.recording.pending_calls import End, Outstanding
-from northbridge.flight_recorder.recording.places import Places
-from northbridge.flight_recorder.recording.segments import Segments
-from northbridge.flight_recorder.records import FORMAT, Frame
+from northbridge.flight_recorder.recording.places import Idling, Places
+from northbridge.flight_recorder.records import FORMAT, Frame, Segments
 from northbridge.process_record import logger
 from northbridge.processes.endings import describe_error, started_at, this_machine
-
-if TYPE_CHECKING:
-    from northbridge.flight_recorder.recording.operators import Operator
 
 _MOST_TENSORS = 4  # recorded of one call; DDP's broadcasts have hundreds
 _PATIENCE_S = 5.0
@@ -227,3 +229,52 @@ def _describe_tensors(given: Any) -> dict[str, object]:
     tensors = given if isinstance(given, (list, tuple)) else (given,)
     shown = [[str(each.dtype).removeprefix("torch."), list(each.shape)] for each in tensors[:_MOST_TENSORS]]
     return {"tensors": shown, "elements": sum(each.numel() for each in tensors), "more": len(tensors) - len(shown)}
+
+
+def observe(recorder: FlightRecorder) -> None:
+    """Let ``recorder`` record every call of this process from here on."""
+    import torch
+    import torch.distributed
+
+    if not torch.distributed.is_available():
+        return
+    library = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]  # torch's
+    for name in torch._C._dispatch_get_all_op_names():
+        namespace, _, operator = name.partition("::")
+        if namespace != "c10d" or "." in operator:
+            continue
+        found = Operator.of_schema(operator, torch._C._get_schema(name, ""))
+        if found is not None:
+            library.impl(  # type: ignore[no-untyped-call]  # torch's
+                operator, _kernel(found, getattr(torch.ops.c10d, operator).default, recorder), _KEY, with_keyset=True
+            )
+    _libraries.append(library)
+
+
+_KEY = "BackendSelect"
+
+# A collected Library removes its kernels.
+_libraries: list[object] = []
+
+
+def _kernel(operator: Operator, below: Any, recorder: FlightRecorder) -> Callable[..., object]:
+    import torch
+
+    keys: Any = torch._C
+    under = keys._dispatch_keyset_full_after(keys.DispatchKey.BackendSelect)
+    meta = keys.DispatchKey.Meta
+
+    def record_and_hand_on(keyset: Any, *args: Any, **options: Any) -> object:
+        # Tensors without data are torch.compile's, which plans a call without making it.
+        call = None if keyset.has(meta) else recorder.called(operator, args)
+        try:
+            result = below.redispatch(keyset & under, *args, **options)
+        except BaseException as error:
+            if call is not None:
+                recorder.failed(call, error)
+            raise
+        if call is not None:
+            recorder.under_way(call, result[-1] if isinstance(result, tuple) else result)
+        return result
+
+    return record_and_hand_on

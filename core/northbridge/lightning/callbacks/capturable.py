@@ -9,8 +9,7 @@ import torch
 
 from northbridge.backend import Backend
 from northbridge.errors import UnsupportedError
-from northbridge.graphs.module_state import reject_hooks
-from northbridge.graphs.signature import addresses
+from northbridge.graphs.signature import addresses, reject_hooks
 
 _WITHIN_A_STEP = ("on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step")
 _WITHOUT = "train without CapturedStep"

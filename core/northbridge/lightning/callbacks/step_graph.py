@@ -11,8 +11,15 @@ from torch.utils._pytree import tree_map, tree_unflatten
 from northbridge.backend import Backend
 from northbridge.errors import UnsupportedError
 from northbridge.graphs.capture import capturing, unchanged
-from northbridge.graphs.module_state import python_state, reject_changes
-from northbridge.graphs.signature import copy_into, flatten, reject_elsewhere, signature_of, static_copies
+from northbridge.graphs.signature import (
+    copy_into,
+    flatten,
+    python_state,
+    reject_changes,
+    reject_elsewhere,
+    signature_of,
+    static_copies,
+)
 from northbridge.lightning.callbacks.capturable import numbers_of
 
 

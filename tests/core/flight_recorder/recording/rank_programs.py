@@ -70,7 +70,7 @@ def full_disk() -> None:
     """Run out of disk in the middle of training, and train on."""
     import errno
 
-    from northbridge.flight_recorder.recording.segments import Segments
+    from northbridge.flight_recorder.records import Segments
 
     arm()
     dist.init_process_group("gloo", store=c10d.HashStore(), rank=0, world_size=1)
