@@ -61,7 +61,7 @@ tests/conformance/ fast
     full tests/device/test_one_device.py::test_a_machine_with_one_device_forbids_no_test_of_one
 tests/core/contract/ fast
 tests/core/diagnostics/ full
-    fast test_advice.py test_environment.py test_table.py
+    fast test_diagnosis.py test_environment.py test_table.py
     standard test_backends.py test_namespaces.py test_wheel.py
     standard test_training.py::test_the_simulated_chip_trains_on_one_card_and_on_two
 tests/core/discovery/ standard

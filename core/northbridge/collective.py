@@ -161,9 +161,9 @@ class Collective(ABC):
         import torch.distributed
 
         own = self.as_carried(tensor.contiguous())
-        everybodys = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size(group))]
-        torch.distributed.all_gather(everybodys, own, group=group)
-        return [self.as_sent(each, like=tensor) for each in everybodys]
+        gathered = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size(group))]
+        torch.distributed.all_gather(gathered, own, group=group)
+        return [self.as_sent(each, like=tensor) for each in gathered]
 
     def _reduces_exactly(self, dtype: torch.dtype) -> bool:
         known = self.exact_dtypes is None or _name(dtype) in self.exact_dtypes

@@ -54,6 +54,9 @@ from northbridge.untrusted.text import clean_message
 class NorthbridgeError(Exception):
     """Base of every error that Northbridge raises on purpose."""
 
+    timed_out: bool = False
+    """True if a time limit was exceeded."""
+
     def __init__(self, *args: object) -> None:
         # Messages quote variables, files and other processes, and are printed on a terminal.
         super().__init__(*(clean_message(each) if isinstance(each, str) else each for each in args))

@@ -148,7 +148,7 @@ def _problem(error: NorthbridgeError) -> dict[str, object]:
         "loadable": False,
         "error": str(error),
         "missing": isinstance(error, SoftwareMissingError),
-        "timed_out": getattr(error, "timed_out", False),
+        "timed_out": error.timed_out,
         "taken": isinstance(error, DeviceTypeTakenError),
         "unsupported": isinstance(error, UnsupportedError),
     }

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from northbridge.diagnostics.backends import BackendReport, Claimed, claimed, report_on
-from northbridge.diagnostics.diagnosis import Diagnosis
+from northbridge.diagnostics.diagnosis import Diagnosis, advise
 from northbridge.diagnostics.namespaces import NamespaceRow, choose_namespace, namespace_rows
 from northbridge.diagnostics.selection import WITHOUT_TORCH
 
@@ -132,7 +132,6 @@ def _diagnosis(
 
 def _advised(found: Diagnosis) -> Diagnosis:
     """Add the findings of this process and the advice to the diagnosis."""
-    from northbridge.diagnostics.advice import advise
     from northbridge.diagnostics.environment import describe_system, examine_environment
     from northbridge.discovery.installed import names
 

@@ -123,5 +123,5 @@ def reply(module: str, function: str, name: str) -> None:
     try:
         found = getattr(import_module(module), function)(name)
     except NorthbridgeError as error:
-        found = {"devices": 0, "error": str(error), "timed_out": getattr(error, "timed_out", False)}
+        found = {"devices": 0, "error": str(error), "timed_out": error.timed_out}
     report.end(**found)

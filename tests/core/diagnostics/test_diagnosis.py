@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from northbridge.diagnostics.advice import advise
 from northbridge.diagnostics.backends import BackendReport, BackendRow
-from northbridge.diagnostics.diagnosis import Diagnosis
+from northbridge.diagnostics.diagnosis import Diagnosis, advise
 from northbridge.diagnostics.environment import Variable
 from northbridge.diagnostics.namespaces import NamespaceRow
 from northbridge.diagnostics.selection import Selection
