@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from northbridge.discovery.current import loaded
 from northbridge.errors import ArgumentsError
 from northbridge.lightning.blocks import repeated_blocks
-from northbridge.lightning.corrections.compilation import with_compiler
+from northbridge.lightning.strategies.compilation import with_compiler
 
 if TYPE_CHECKING:
     import torch

@@ -31,7 +31,7 @@ def last(said: str) -> str:
 
 
 COMPILE = """
-from northbridge.lightning.corrections.compilation import reject_compiler
+from northbridge.lightning.strategies.compilation import reject_compiler
 for asked in ("hpu_backend", "inductor"):
     try:
         reject_compiler(backend, {"backend": asked})

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import northbridge
 from northbridge.lightning.compiled_blocks import compile_blocks
-from northbridge.lightning.corrections.compilation import reject_compiler
+from northbridge.lightning.strategies.compilation import reject_compiler
 from northbridge_conformance.tests.device.one_device import OneDevice, gradient_of
 
 _UNKNOWN = "northbridge_knows_no_such_option"

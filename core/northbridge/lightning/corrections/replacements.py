@@ -29,11 +29,12 @@ from northbridge.lightning.connector import (
     strategy_choice as decide,
 )
 from northbridge.lightning.connector.registry import register_beside_ours
-from northbridge.lightning.corrections import compilation, fabric_run, profiler, signals
+from northbridge.lightning.corrections import fabric_run, profiler, signals
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins import gradient_norm, random_states
 from northbridge.lightning.plugins.checkpoint_files import reading, reject_other_parts, reject_other_than_dict
 from northbridge.lightning.plugins.precision import reject_plugin
+from northbridge.lightning.strategies import compilation
 from northbridge.lightning.strategies.deepspeed_accelerator import import_deepspeed
 from northbridge.lightning.strategies.deepspeed_config import reject_file
 

@@ -11,9 +11,9 @@ from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.accelerators.accelerator import announce_simulation, announced, is_ours
-from northbridge.lightning.corrections.compilation import reject_compiler
 from northbridge.lightning.plugins.float8_request import settle
 from northbridge.lightning.plugins.precision import reject_cast
+from northbridge.lightning.strategies.compilation import reject_compiler
 from northbridge.lightning.strategies.dtype_warnings import warn_of_batch, warn_of_module
 from northbridge.lightning.strategies.fused_optimizers import keep_counts, reject_fused
 from northbridge.lightning.strategies.moved_parameters import follow, following, reject_left_behind

@@ -18,7 +18,7 @@ from tests.backends.simulation.processes import Run
 from torch import nn
 
 import northbridge
-from northbridge.lightning.corrections.compilation import reject_compiler
+from northbridge.lightning.strategies.compilation import reject_compiler
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")  # of what torch.compile imports
 

@@ -12,8 +12,8 @@ from lightning.fabric import Fabric
 
 import northbridge
 from northbridge import Backend, UnsupportedError
-from northbridge.lightning.corrections import compilation
-from northbridge.lightning.corrections.compilation import choose_compiler, reject_compiler
+from northbridge.lightning.strategies import compilation
+from northbridge.lightning.strategies.compilation import choose_compiler, reject_compiler
 
 
 @pytest.fixture
