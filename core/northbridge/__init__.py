@@ -75,27 +75,26 @@ if TYPE_CHECKING:
     from northbridge.graphs.callables import GraphedCallable as GraphedCallable
     from northbridge.graphs.capture import GraphWarning as GraphWarning
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
-    from northbridge.lightning.compiled_blocks import compile_blocks as compile_blocks
-    from northbridge.lightning.data.boundaries import (
+    from northbridge.lightning.blocks import compile_blocks as compile_blocks, shard_blocks as shard_blocks
+    from northbridge.lightning.data.buckets import (
+        BucketBatchSampler as BucketBatchSampler,
+        PaddingCollate as PaddingCollate,
         power_of_two_boundaries as power_of_two_boundaries,
         quantile_boundaries as quantile_boundaries,
     )
-    from northbridge.lightning.data.bucket_batch_sampler import BucketBatchSampler as BucketBatchSampler
-    from northbridge.lightning.data.padding_collate import PaddingCollate as PaddingCollate
     from northbridge.lightning.plugins.float8 import Float8Precision as Float8Precision
     from northbridge.lightning.plugins.float8_inference import Float8Inference as Float8Inference
-    from northbridge.lightning.sharded_blocks import shard_blocks as shard_blocks
     from northbridge.lightning.vendor_names.names import (
         AcceleratorName as AcceleratorName,
-        CheckpointIOName as CheckpointIOName,
         unsupported_names as unsupported_names,
     )
-    from northbridge.lightning.vendor_names.precision import (
+    from northbridge.lightning.vendor_names.plugins import (
+        CheckpointIOName as CheckpointIOName,
         DeepSpeedPrecisionName as DeepSpeedPrecisionName,
         FSDPPrecisionName as FSDPPrecisionName,
         PrecisionName as PrecisionName,
+        ProfilerName as ProfilerName,
     )
-    from northbridge.lightning.vendor_names.profiler import ProfilerName as ProfilerName
     from northbridge.lightning.vendor_names.strategies import (
         DDPStrategyName as DDPStrategyName,
         DeepSpeedStrategyName as DeepSpeedStrategyName,

@@ -78,7 +78,7 @@ from northbridge.launch.cluster import Run, check_environment
 from northbridge_conformance.report.report import Report
 from northbridge.contract import contract_of, reject_broken
 from northbridge.lightning.accelerators.accelerator import load_with_hardware
-from northbridge.lightning.connector.auto import choose_auto
+from northbridge.lightning.connector.choices import choose_auto
 from northbridge_cpu_sim import Fault, SimulatedDevice
 from northbridge_cpu_sim.build.compiler import find_compiler
 

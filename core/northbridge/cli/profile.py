@@ -28,8 +28,7 @@ def show_profile(
     rows: Annotated[int, typer.Option(min=1, help="The highest number of names to show.")] = 20,
 ) -> None:
     """Print the table of the device's events in ``traces``."""
-    from northbridge.lightning.profilers.summary import show
-    from northbridge.lightning.profilers.trace import TraceError, read_trace
+    from northbridge.lightning.profilers.trace import TraceError, read_trace, show
 
     try:
         found = [read_trace(path) for path in traces]

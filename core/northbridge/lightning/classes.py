@@ -10,6 +10,7 @@ from northbridge.errors import UnsupportedError
 from northbridge.lightning.accelerators.accelerator import _AcceleratorMixin
 from northbridge.lightning.callbacks.captured_step import _CapturedStepMixin
 from northbridge.lightning.callbacks.recompilation import _RecompilationMonitorMixin
+from northbridge.lightning.callbacks.weights_agreement import _WeightsAgreementMixin
 from northbridge.lightning.launchers.multiprocessing import _MultiProcessingLauncherMixin
 from northbridge.lightning.launchers.subprocess_script import _SubprocessScriptLauncherMixin
 from northbridge.lightning.namespaces import Classes, Namespace
@@ -17,17 +18,15 @@ from northbridge.lightning.plugins.checkpoint_io import _CheckpointIOMixin
 from northbridge.lightning.plugins.environments.mpiexec import _MpiexecEnvironmentMixin
 from northbridge.lightning.plugins.float8 import Float8Precision
 from northbridge.lightning.plugins.float8_inference import Float8Inference
-from northbridge.lightning.plugins.fsdp_precision import _FSDPPrecisionMixin
 from northbridge.lightning.plugins.layer_sync import _LayerSyncMixin
+from northbridge.lightning.plugins.precision import _FSDPPrecisionMixin
+from northbridge.lightning.strategies.chip import _FabricSingleDeviceMixin, _SingleDeviceMixin
 from northbridge.lightning.strategies.ddp import _DDPMixin
 from northbridge.lightning.strategies.deepspeed import _FabricDeepSpeedMixin, _TrainerDeepSpeedMixin
-from northbridge.lightning.strategies.fabric import _FabricMixin
 from northbridge.lightning.strategies.fsdp import _FabricFSDPMixin, _TrainerFSDPMixin
+from northbridge.lightning.strategies.hosts import _FabricMixin, _TrainerMixin
 from northbridge.lightning.strategies.model_parallel import _FabricModelParallelMixin, _TrainerModelParallelMixin
-from northbridge.lightning.strategies.single_device import _FabricSingleDeviceMixin, _SingleDeviceMixin
-from northbridge.lightning.strategies.trainer import _TrainerMixin
 from northbridge.lightning.versions import reason_against_uploads
-from northbridge.lightning.weights_agreement import _WeightsAgreementMixin
 
 
 @dataclass(frozen=True)

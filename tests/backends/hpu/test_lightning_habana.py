@@ -21,7 +21,7 @@ from tests.scripts import run_script
 import northbridge_hpu
 import northbridge_hpu.fabric
 from northbridge.errors import ArgumentsError, ArgumentValueError, UnsupportedError
-from northbridge.lightning.vendor_names import arguments
+from northbridge.lightning.vendor_names import names
 
 
 class TestLightningHabana(Predecessor):
@@ -34,7 +34,7 @@ class TestLightningHabana(Predecessor):
 
 @pytest.fixture(autouse=True)
 def nothing_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "_warned", set())
+    monkeypatch.setattr(names, "_warned", set())
 
 
 def test_the_precision_is_called_otherwise_for_a_fabric() -> None:

@@ -44,7 +44,7 @@ from types import SimpleNamespace
 import torch.distributed as dist
 from northbridge.processes.environment import children_listen
 from northbridge.launch.parent_watch import end_with_launcher
-from northbridge.lightning.launchers import dead_ranks
+from northbridge.lightning.launchers import subprocess_script
 
 if "LOCAL_RANK" in os.environ and sys.argv[1] == "met":
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -60,8 +60,8 @@ if "LOCAL_RANK" not in os.environ:
     if sys.argv[2] == "fails":
         raise SystemError("rank 0 has given up")
     if sys.argv[2] == "another rank fails":
-        dead_ranks.end_as_ranks_end()
-        dead_ranks.note_scripts(SimpleNamespace(procs=[subprocess.Popen([sys.executable, "-c", "exit(3)"])]), 1)
+        subprocess_script.end_as_ranks_end()
+        subprocess_script.note_scripts(SimpleNamespace(procs=[subprocess.Popen([sys.executable, "-c", "exit(3)"])]), 1)
 else:
     with socket.socket(fileno=int(os.environ["SOCKET"])) as launcher:
         launcher.send(b"!")

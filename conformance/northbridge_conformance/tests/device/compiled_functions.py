@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import northbridge
-from northbridge.lightning.compiled_blocks import compile_blocks
+from northbridge.lightning.blocks import compile_blocks
 from northbridge.lightning.strategies.compilation import reject_compiler
 from northbridge_conformance.tests.device.one_device import OneDevice, gradient_of
 

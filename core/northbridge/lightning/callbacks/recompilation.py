@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,9 +14,8 @@ import torch
 from northbridge.backend import Backend
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import is_ours
-from northbridge.lightning.callbacks.compiled_graphs import STAGE as COMPILED, CompiledGraphs
+from northbridge.lightning.callbacks import distinct_graphs
 from northbridge.lightning.callbacks.distinct_graphs import BATCH, DistinctGraphs, SeenGraph
-from northbridge.lightning.callbacks.graph_table import graph_table
 
 _LEAST_NEW = 4
 _SHARE_NEW = 0.25
@@ -55,7 +57,7 @@ class _RecompilationMonitorMixin:
         """Return the graphs of this rank's fit by name: ours, ``torch.compile``'s, and the vendor's own counts."""
         counts: dict[str, float] = {"graphs": self._number()}
         if self._compiled is not None and self._compiled.count:
-            counts[COMPILED] = self._compiled.count
+            counts[STAGE] = self._compiled.count
         for name, total in self._vendors().items():
             before = self._before.get(name, 0)
             counts[name] = total - before if total >= before else total  # the user has reset it
@@ -92,7 +94,7 @@ class _RecompilationMonitorMixin:
             # Not by self.log(): it puts a tensor on the chip, and would so change the graph of the step.
             trainer.callback_metrics["recompilation/graphs"] = torch.tensor(number)
         # A compiled model is compiled for a new shape only if torch.compile says so.
-        costly = [graph for graph in new if (graph.stage == COMPILED) == bool(self._compiled and self._compiled.count)]
+        costly = [graph for graph in new if (graph.stage == STAGE) == bool(self._compiled and self._compiled.count)]
         if costly:
             self._found_at.append(self._batches)
             self._warn(trainer, costly[-1])
@@ -154,7 +156,7 @@ class _RecompilationMonitorMixin:
             logger.log_metrics(counts, step=trainer.fit_loop.epoch_loop._batches_that_stepped)
 
     def _number(self) -> int:
-        return sum(graph.stage != COMPILED for graph in self.graphs)
+        return sum(graph.stage != STAGE for graph in self.graphs)
 
     def _vendors(self) -> Mapping[str, float]:
         return {} if self._backend is None else self._backend.acceleration.compilations()
@@ -185,3 +187,83 @@ def _reject_unsupported(backend: Backend) -> None:
             f"RecompilationMonitor: {backend.name!r} has no graphs to count: {claim.reason}. Fix: leave it out",
             capability="recompilation",
         )
+
+
+STAGE = "torch.compile"
+
+
+class CompiledGraphs:
+    """Count what ``torch.compile`` compiles from now on. It costs one look into a table a step."""
+
+    def __init__(self) -> None:
+        self.count: int = 0
+        """Number of compiled graphs."""
+
+        self._counter = _counter()
+        self._known = {each.compile_id for each in _compilations()}
+
+    def new(self, step: int) -> list[SeenGraph]:
+        """Return the compilations since the last call, each with its function and the reason that torch gives."""
+        counter = _counter()
+        if counter == self._counter:
+            return []
+        self.count += counter - self._counter if counter > self._counter else counter  # somebody has reset it
+        self._counter = counter
+        found = [each for each in _compilations() if each.compile_id not in self._known]
+        self._known |= {each.compile_id for each in found}
+        return [SeenGraph(STAGE, step, _place(each), _reason(each), steps=0) for each in found]
+
+
+def _counter() -> int:
+    dynamo: Any = sys.modules.get("torch._dynamo.utils")  # nothing is compiled before torch imports it
+    return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
+
+
+def _compilations() -> list[Any]:
+    dynamo: Any = sys.modules.get("torch._dynamo.utils")
+    found = [] if dynamo is None else dynamo.get_compilation_metrics()  # torch keeps the last 64
+    ours = distinct_graphs.__file__  # the hooks of the watch
+    return [
+        each
+        for each in found
+        if each.co_name and each.co_filename != ours and getattr(each, "is_forward", True) is not False
+    ]
+
+
+def _place(compilation: Any) -> str:
+    file = Path(compilation.co_filename or "?").name
+    return f"{compilation.co_name} ({file}:{compilation.co_firstlineno})"
+
+
+def _reason(compilation: Any) -> str:
+    reason = getattr(compilation, "recompile_reason", None)  # from torch 2.6 on
+    return str(reason).splitlines()[0] if reason else "compiled for the first time"
+
+
+_ROWS = 20
+_COLUMNS = ("stage", "first step", "steps", "module", "inputs")
+_NUMBERS = (1, 2)
+"""The columns that are aligned to the right."""
+
+
+def graph_table(graphs: Sequence[SeenGraph], counts: Mapping[str, float], steps: int) -> str:
+    """Return the first graphs as a table, below the number of each stage and above the other ``counts``."""
+    stages = Counter(graph.stage for graph in graphs)
+    found = ", ".join(f"{stage} {number}" for stage, number in sorted(stages.items()))
+    lines = [f"RecompilationMonitor: {steps} steps of training; graphs: {found or 'none'}"]
+    cells = [_COLUMNS, *(_row(graph) for graph in graphs[:_ROWS])]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells if graphs else []:
+        aligned = [
+            cell.rjust(width) if place in _NUMBERS else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(aligned).rstrip())
+    if len(graphs) > _ROWS:
+        lines.append(f"… and {len(graphs) - _ROWS} more, the last at step {graphs[-1].first_step}")
+    lines += [f"{name}: {number:g}" for name, number in counts.items()]
+    return "\n".join(lines)
+
+
+def _row(graph: SeenGraph) -> tuple[str, ...]:
+    return graph.stage, str(graph.first_step), str(graph.steps or ""), graph.module, graph.inputs

@@ -7,18 +7,17 @@ from typing import Any
 from northbridge.errors import ArgumentsError, NamespaceError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
+from northbridge.lightning.connector.registry import Alias
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.plugins.float8 import Float8Precision
 from northbridge.lightning.plugins.float8_inference import Float8Inference
-from northbridge.lightning.vendor_names.entry_points import Alias
 from northbridge.lightning.vendor_names.names import (
     AcceleratorName,
-    CheckpointIOName,
     VendorName,
     is_open,
     is_vendors,
 )
-from northbridge.lightning.vendor_names.precision import PrecisionName
+from northbridge.lightning.vendor_names.plugins import CheckpointIOName, PrecisionName
 from northbridge.lightning.vendor_names.strategies import PRECISION_OF_STRATEGY, StrategyName
 
 

@@ -19,15 +19,14 @@ from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedEr
 from northbridge.launch.cluster import check_slurm
 from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
+from northbridge.lightning.connector.choices import is_slurms
 from northbridge.lightning.connector.conversion import convert_arguments
-from northbridge.lightning.connector.environment_choice import is_slurms
-from northbridge.lightning.connector.registry import claim_name, drives_a_chip_by_itself, tell_of_predecessors
+from northbridge.lightning.connector.registry import Alias, claim_name, drives_a_chip_by_itself, tell_of_predecessors
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.precision import reject_precision
 from northbridge.lightning.strategies.deepspeed_accelerator import reject_missing
 from northbridge.lightning.strategies.unsupported import ONE_PROCESS
-from northbridge.lightning.user_classes import derive
-from northbridge.lightning.vendor_names.entry_points import Alias
+from northbridge.lightning.strategies.user_classes import derive
 
 _UNSUPPORTED = {
     "dp": (("dp", "DataParallelStrategy"), ONE_PROCESS),

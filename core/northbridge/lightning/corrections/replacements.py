@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -18,25 +19,19 @@ from northbridge.discovery.current import loaded
 from northbridge.discovery.installed import names
 from northbridge.discovery.present import detect
 from northbridge.errors import BackendNotFoundError
-from northbridge.lightning.accelerators.accelerator import is_ours
+from northbridge.lightning.accelerators.accelerator import held, is_ours, load_with_hardware
 from northbridge.lightning.accelerators.device_indices import reject_more_than_processes
-from northbridge.lightning.accelerators.held import held
-from northbridge.lightning.connector import (
-    auto,
-    devices,
-    environment_choice,
-    precision_choice,
-    strategy_choice as decide,
-)
+from northbridge.lightning.classes import classes
+from northbridge.lightning.connector import choices, devices, strategy_choice as decide
 from northbridge.lightning.connector.registry import register_beside_ours
-from northbridge.lightning.corrections import fabric_run, profiler, signals
 from northbridge.lightning.namespaces import Namespace
-from northbridge.lightning.plugins import gradient_norm, random_states
+from northbridge.lightning.plugins import precision, random_states
 from northbridge.lightning.plugins.checkpoint_files import reading, reject_other_parts, reject_other_than_dict
-from northbridge.lightning.plugins.precision import reject_plugin
+from northbridge.lightning.profilers import profile as profiles
 from northbridge.lightning.strategies import compilation
 from northbridge.lightning.strategies.deepspeed_accelerator import import_deepspeed
 from northbridge.lightning.strategies.deepspeed_config import reject_file
+from northbridge.process_record import logger
 
 Original = Callable[..., Any]
 
@@ -55,7 +50,7 @@ def read_arguments(namespace: Namespace, original: Original, self: Any, *args: A
 
 
 def choose_auto(namespace: Namespace, original: Original) -> str:
-    return auto.choose_auto(original)
+    return choices.choose_auto(original)
 
 
 def settle_devices(namespace: Namespace, original: Original, self: Any) -> None:
@@ -68,7 +63,7 @@ def settle_devices(namespace: Namespace, original: Original, self: Any) -> None:
 
 
 def choose_environment(namespace: Namespace, original: Original, self: Any) -> Any:
-    ours = environment_choice.choose_environment(namespace, self) if is_ours(self.accelerator) else None
+    ours = choices.choose_environment(namespace, self) if is_ours(self.accelerator) else None
     return original(self) if ours is None else ours
 
 
@@ -95,10 +90,10 @@ def build_strategy(namespace: Namespace, original: Original, self: Any) -> None:
 def build_precision(namespace: Namespace, original: Original, self: Any) -> Any:
     if not is_ours(self.accelerator):
         return original(self)
-    plugin = precision_choice.build_precision(namespace, self)
+    plugin = choices.build_precision(namespace, self)
     if plugin is None:
         plugin = original(self)
-        reject_plugin(self.accelerator.backend, plugin)  # Lightning may have built it for CUDA
+        precision.reject_plugin(self.accelerator.backend, plugin)  # Lightning may have built it for CUDA
     return plugin
 
 
@@ -118,24 +113,67 @@ def _device_line(trainer: Any) -> str:
     return f"{backend.name} available: True{simulated}, using: {used}"
 
 
+# SIGTERM ends a training. If SLURM requeues a job, another signal comes some time before. At that signal Lightning
+# writes the checkpoint from which the requeued job resumes. Lightning broadcasts (since 2.5.2) and writes inside the
+# signal handlers. A rank may be anywhere then, even in a backward pass. Two ranks in different collectives wait for
+# each other until the timeout. Here the handlers only set a flag, and the ranks agree between two batches.
+
+
 def note_sigterm(namespace: Namespace, original: Original, self: Any, signum: int, frame: Any) -> None:
-    if is_ours(self.trainer.accelerator) and self.trainer.world_size > 1:
-        signals.note_sigterm(self.trainer, signum)
-    else:
+    trainer = self.trainer
+    if not _is_on_ranks(trainer):
         original(self, signum, frame)
+        return
+    strategy = trainer.strategy
+    if not strategy.sigterm_noted:
+        logger.warning("rank %d received SIGTERM and ends after this batch", trainer.global_rank)
+        if strategy.launcher is not None:
+            strategy.launcher.kill(signum)
+    strategy.sigterm_noted = True
+    if not trainer.training:
+        # Each rank leaves an evaluation on its own, at its next batch.
+        trainer._signal_connector.received_sigterm = True
 
 
 def note_requeue(namespace: Namespace, original: Original, self: Any, signum: int, frame: Any) -> None:
-    is_alone = not is_ours(self.trainer.accelerator) or self.trainer.world_size == 1
-    if is_alone or signals.note_requeue(self.trainer, signum):
+    trainer = self.trainer
+    if not _is_on_ranks(trainer) or trainer.strategy.ranks_requeue:
         original(self, signum, frame)
+        return
+    logger.warning(
+        "rank %d received signal %d: the ranks write a checkpoint after this batch", trainer.global_rank, signum
+    )
+    trainer.strategy.requeue_noted = True
 
 
 def agree(namespace: Namespace, original: Original, self: Any) -> None:
-    if is_ours(self.trainer.accelerator):
-        signals.agree(namespace, self.trainer)
-    else:
+    trainer = self.trainer
+    if not is_ours(trainer.accelerator):
         original(self)
+        return
+    strategy, signals = trainer.strategy, trainer._signal_connector
+    signum = _requeue_signal(namespace, trainer)
+    if signum is not None and strategy.reduce_boolean_decision(strategy.requeue_noted, all=False):
+        strategy.requeue_noted, strategy.ranks_requeue = False, True
+        try:
+            signals._slurm_sigusr_handler_fn(signum, None)
+        finally:
+            strategy.ranks_requeue = False
+    if strategy.reduce_boolean_decision(strategy.sigterm_noted, all=False):
+        signals.received_sigterm = strategy.ranks_end = True
+        raise namespace.module("utilities.exceptions").SIGTERMException
+
+
+def _is_on_ranks(trainer: Any) -> bool:
+    return is_ours(trainer.accelerator) and trainer.world_size > 1
+
+
+def _requeue_signal(namespace: Namespace, trainer: Any) -> int | None:
+    environment = trainer.strategy.cluster_environment
+    slurm: Any = namespace.fabric_module("plugins.environments").SLURMEnvironment
+    if not isinstance(environment, slurm) or not environment.auto_requeue:
+        return None
+    return environment.requeue_signal or signal.SIGUSR1
 
 
 def collect_random_states(namespace: Namespace, original: Original, include_cuda: bool = True) -> dict[str, Any]:
@@ -226,27 +264,27 @@ def reject_compiler(namespace: Namespace, original: Original, model: Any, strate
 def clip_by_norm(namespace: Namespace, original: Original, self: Any, optimizer: Any, clip_val: float) -> None:
     chip = loaded()
     parameters = [] if chip is None else list(self.main_params(optimizer))
-    if chip is not None and gradient_norm.clips_by_itself(chip, parameters):
-        gradient_norm.clip_grad_norm(chip, parameters, clip_val)
+    if chip is not None and precision.clips_by_itself(chip, parameters):
+        precision.clip_grad_norm(chip, parameters, clip_val)
     else:
         original(self, optimizer, clip_val)
 
 
 def mark_activities(namespace: Namespace, original: Original, self: Any) -> list[Any]:
-    return profiler.Unasked(original(self))
+    return profiles.Unasked(original(self))
 
 
 def profile_chip(namespace: Namespace, original: Original, self: Any) -> None:
-    profiler.add_chip(self._profiler_kwargs)
+    profiles.add_chip(self._profiler_kwargs)
     original(self)
 
 
 def keep_traces(namespace: Namespace, original: Original, self: Any, kind: Any) -> Any:
-    return original(self, profiler.choose_profile(kind))
+    return original(self, profiles.choose_profile(kind))
 
 
 def cache_events(namespace: Namespace, original: Original, self: Any) -> None:
-    if profiler.has_recorded(self.profiler):
+    if profiles.has_recorded(self.profiler):
         original(self)
     else:
         self.function_events = None
@@ -254,24 +292,41 @@ def cache_events(namespace: Namespace, original: Original, self: Any) -> None:
 
 def summarize_profile(namespace: Namespace, original: Original, self: Any) -> str:
     profile = self.profiler  # the original drops it
-    return profiler.add_device_events(self, profile, original(self))
+    return profiles.add_device_events(self, profile, original(self))
 
 
 def init_profiler(namespace: Namespace, original: Original, trainer: Any, asked: Any) -> None:
-    original(trainer, profiler.settle_profiler(namespace, trainer, asked))
+    original(trainer, profiles.settle_profiler(namespace, trainer, asked))
 
 
 def let_others_register(namespace: Namespace, original: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
     return register_beside_ours(original.__self__, original, name, *args, **kwargs)
 
 
+def accelerator_option(module: Any) -> Any:
+    """Return the option ``--accelerator`` of the command ``fabric run`` in Lightning's ``module``.
+
+    Raises :class:`AttributeError` if the command has no such option.
+    """
+    commands = module._main.commands
+    options = commands["run"].params if "run" in commands else ()
+    for option in options:
+        if option.name == "accelerator" and hasattr(option.type, "choices"):
+            return option
+    raise AttributeError(f"the command 'run' of {module.__name__} offers no accelerator")
+
+
 def offer_names(namespace: Namespace, original: Any) -> Any:
-    return fabric_run.with_our_names(original)
+    known = list(original.choices)
+    return type(original)([*known, *(name for name in names() if name not in known)])
 
 
-def count_processes(namespace: Namespace, original: Original, accelerator: Any, devices: str) -> int:
-    ours = accelerator in names()
-    return fabric_run.count_processes(namespace, accelerator, devices) if ours else original(accelerator, devices)
+def count_processes(namespace: Namespace, original: Original, accelerator: Any, devices: str) -> Any:
+    if accelerator not in names():
+        return original(accelerator, devices)
+    load_with_hardware(accelerator)
+    chip = classes(namespace).accelerator.of(accelerator)
+    return chip.auto_device_count() if devices == "auto" else len(chip.parse_devices(devices))
 
 
 def load_config(namespace: Namespace, original: Original, self: Any, config: Any) -> Any:

@@ -19,7 +19,7 @@ from packaging.version import Version
 
 from northbridge.lightning.connector.registry import register_names
 from northbridge.lightning.corrections import replacements
-from northbridge.lightning.corrections.fabric_run import accelerator_option
+from northbridge.lightning.corrections.replacements import accelerator_option
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.vendor_names.strategies import count_as_lightnings
 from northbridge.lightning.versions import reason_against_uploads, reason_against_version, untested

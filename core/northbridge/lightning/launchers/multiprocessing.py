@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,10 +16,10 @@ from typing import Any
 from northbridge.errors import ArgumentsError, CollectiveError, UnsupportedError
 from northbridge.launch.group_end import resume
 from northbridge.launch.parent_watch import end_with_parent
-from northbridge.lightning.accelerators.held import held
-from northbridge.lightning.launchers.dead_ranks import name_killed_ranks
+from northbridge.lightning.accelerators.accelerator import held
+from northbridge.lightning.launchers.subprocess_script import add_note
 from northbridge.lightning.namespaces import _NamespaceMixin
-from northbridge.processes.endings import started_at, state_of, this_machine
+from northbridge.processes.endings import describe_exit, started_at, state_of, this_machine
 from northbridge.processes.environment import children_listen
 
 GRACE_SECONDS = 10.0
@@ -105,6 +106,28 @@ def _noticing_lost_results(start_method: str) -> Iterator[None]:
         yield
     finally:
         vars(context).pop("SimpleQueue", None)
+
+
+def name_killed_ranks(error: BaseException, rank: int) -> None:
+    """Add the killed ranks to ``error``, by which torch's wait for spawned or forked ranks ended.
+
+    The launcher calls it in the parent, whose first process is ``rank``: torch names only the first end that it saw.
+    """
+    # After another error, torch itself may have killed a rank, if it was still there 30 s after SIGTERM.
+    if getattr(error, "signal_name", None) is None:
+        return
+    for number, process in enumerate(_processes_behind(error), start=rank):
+        if process.exitcode is not None and process.exitcode < 0 and process.exitcode != -signal.SIGTERM:
+            add_note(error, f"rank {number} (process {process.pid}) {describe_exit(process.exitcode)}")
+
+
+def _processes_behind(error: BaseException) -> list[Any]:
+    # A Fabric's launcher does not keep them, and torch raises the error in a method of their context.
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    context = traceback.tb_frame.f_locals.get("self") if traceback is not None else None
+    return list(getattr(context, "processes", ()))
 
 
 def _is_of_pickling(error: BaseException) -> bool:

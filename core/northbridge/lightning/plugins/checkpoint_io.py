@@ -13,7 +13,7 @@ from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins.atomic_write import draft_of
 from northbridge.lightning.plugins.checkpoint_files import reading
 from northbridge.lightning.plugins.containers import replace_in
-from northbridge.lightning.plugins.thread_override import SAVE
+from northbridge.lightning.plugins.load_and_save import SAVE
 
 if TYPE_CHECKING:
     import torch

@@ -1,13 +1,17 @@
-"""Lightning's precision plugins, on the chip's device type."""
+"""Lightning's precision plugins, on the chip's device type, and clipping by the chip's own function."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from inspect import signature
 from typing import Any
 
 import torch
 
+from northbridge.acceleration import Acceleration
 from northbridge.backend import Backend
-from northbridge.errors import UnsupportedError
+from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.float8 import reject_float8
 
@@ -138,3 +142,88 @@ def mixed_precision_line(namespace: Namespace, precision: str) -> str:
     """Return the line that Lightning logs when it chooses a mixed ``precision``."""
     words = {"bf16-mixed": "bfloat16", "16-mixed": "16bit" if namespace.is_trainer else "16-bit"}
     return f"Using {words[precision]} Automatic Mixed Precision (AMP)"
+
+
+OF_FSDP = ("32-true", "16-mixed", "16-true", "bf16-mixed", "bf16-true")
+"""The precisions that Lightning has for FSDP."""
+
+
+class _FSDPPrecisionMixin:
+    """A precision for FSDP: "32-true", "16-true", "bf16-true", "16-mixed" or "bf16-mixed".
+
+    Raises :class:`ValueError` for any other, as Lightning's class does.
+    """
+
+    precision: str
+    scaler: Any
+    stock_class: Any
+    namespace: Namespace
+    device_type: str = ""
+    """The chip's device type; empty before a strategy has the plugin."""
+
+    _given: Any = None  # the scaler of the user
+
+    def __init__(self, precision: Any, scaler: Any = None) -> None:
+        from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+        is_scaled = precision == "16-mixed"
+        # The two differ there in the scaler alone: Lightning's is CUDA's, and warns that CUDA is not available.
+        super().__init__("bf16-mixed" if is_scaled else precision)  # type: ignore[call-arg]  # Lightning's class
+        if scaler is not None and not is_scaled:
+            raise ArgumentsError("only '16-mixed' uses scaler=. Fix: leave it out")
+        self.precision = precision
+        self._given = scaler
+        self.scaler = ShardedGradScaler(device="cpu") if is_scaled and scaler is None else scaler
+
+    def bind(self, backend: Backend) -> None:
+        """Compute on the devices of ``backend``; raise :class:`UnsupportedError` if autocast lacks the dtype there."""
+        from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+        reject_autocast(backend, self.precision)
+        self.device_type = backend.device.type
+        scaler = self.scaler
+        if type(scaler) is ShardedGradScaler and scaler is not self._given and scaler._device != self.device_type:
+            self.scaler = scaler = ShardedGradScaler(device=self.device_type)
+        # Its default is the group that was the default one when torch's module was imported: another may replace it.
+        default = signature(ShardedGradScaler).parameters["process_group"].default
+        if isinstance(scaler, ShardedGradScaler) and getattr(scaler, "process_group", None) is default:
+            scaler.process_group = None  # the default group of the time when it is used
+
+    def forward_context(self) -> AbstractContextManager[Any]:
+        """Compute with mixed precision on the chip."""
+        if "mixed" not in self.precision:
+            context: AbstractContextManager[Any] = self.stock_class.forward_context(self)
+            return context
+        return torch.autocast(self.device_type, torch.bfloat16 if self.precision == "bf16-mixed" else torch.float16)
+
+
+def clips_by_itself(backend: Backend, parameters: Iterable[torch.nn.Parameter], norm_type: float = 2.0) -> bool:
+    """Return True if the chip clips the gradients of ``parameters`` by a function of its own.
+
+    Other norms, sharded gradients and gradients on another device are left to torch.
+    """
+    if type(backend.acceleration).clip_grad_norm is Acceleration.clip_grad_norm or float(norm_type) != 2.0:
+        return False
+    gradients = [each.grad for each in parameters if each.grad is not None]
+    # A subclass, such as DTensor, may hold a part: the norm of that part is not the whole norm.
+    return all(
+        type(each) is torch.Tensor and each.device.type == backend.device.type and not each.is_sparse
+        for each in gradients
+    )
+
+
+def clip_grad_norm(
+    backend: Backend, parameters: Iterable[torch.nn.Parameter], max_norm: float, *, error_if_nonfinite: bool = False
+) -> torch.Tensor:
+    """Clip the gradients with the chip's own function, and return their norm before.
+
+    Raises :class:`RuntimeError` with torch's text for a norm that is not finite, if ``error_if_nonfinite``. The
+    gradients have been scaled by then.
+    """
+    total = backend.acceleration.clip_grad_norm(parameters, max_norm)
+    if error_if_nonfinite and not torch.isfinite(total):
+        raise RuntimeError(
+            "The total norm of order 2.0 for gradients from `parameters` is non-finite, so it cannot be clipped. To"
+            " disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
+        )
+    return total

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from northbridge.discovery.current import loaded
 from northbridge.discovery.seeds import has_generators, seed_chip
-from northbridge.lightning.accelerators.held import held
+from northbridge.lightning.accelerators.accelerator import held
 from northbridge.lightning.plugins.containers import replace_in
 from northbridge.processes.endings import describe_error
 

@@ -13,7 +13,7 @@ import torch
 
 from northbridge.backend import Backend
 from northbridge.errors import UnsupportedError
-from northbridge.lightning.accelerators.held import held
+from northbridge.lightning.accelerators.accelerator import held
 
 ASKED = "northbridge_compile_arguments"
 """Key of the user's arguments to ``torch.compile`` in a LightningModule's compiler context."""

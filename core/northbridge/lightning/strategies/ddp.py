@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CollectiveError, UnsupportedError
 from northbridge.lightning.strategies.parallel import _ParallelMixin
-from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS
-from northbridge.lightning.strategies.unsupported_tensors import reject_to_add_sparse_gradients, tensors_of
+from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_to_add_sparse_gradients, tensors_of
 
 if TYPE_CHECKING:
     import torch

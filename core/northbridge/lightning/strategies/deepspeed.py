@@ -8,7 +8,9 @@ from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
+from northbridge.errors import CheckpointError, UnsupportedError
 from northbridge.lightning.plugins.checkpoint_io import to_cpu, writing
 from northbridge.lightning.strategies.deepspeed_accelerator import (
     Determinism,
@@ -24,15 +26,17 @@ from northbridge.lightning.strategies.deepspeed_config import (
     reject_optimizer,
     reject_rebuilt_optimizer,
 )
-from northbridge.lightning.strategies.deepspeed_passes import BackwardPasses
-from northbridge.lightning.strategies.deepspeed_stages import reject_other_stages
-from northbridge.lightning.strategies.fabric import _FabricMixin
+from northbridge.lightning.strategies.hosts import _FabricMixin
 from northbridge.lightning.strategies.model_parallel import move_whole_tensors
-from northbridge.lightning.strategies.moved_parameters import following
+from northbridge.lightning.strategies.optimizers import following
 from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.sharded import _TrainerShardsMixin
-from northbridge.lightning.strategies.unsupported import reject_data_parallel, reject_unsupported
-from northbridge.lightning.strategies.unsupported_tensors import reject_sparse_gradients, reject_tensors
+from northbridge.lightning.strategies.unsupported import (
+    reject_data_parallel,
+    reject_sparse_gradients,
+    reject_tensors,
+    reject_unsupported,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -250,3 +254,63 @@ def _save_from_cpu(engine: Any) -> None:
 
 def _save(save: Any, state_dict: Any, path: str) -> Any:
     return save(to_cpu(state_dict), path)
+
+
+class BackwardPasses:
+    """The optimizers of DeepSpeed that have gradients for their next step.
+
+    DeepSpeed expects ``engine.step()`` after each pass. Without it, stages 1 and 2 keep the gradients of the last pass
+    only (DeepSpeed 0.19.8); so does stage 3 without a forward pass between.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: WeakSet[Any] = WeakSet()
+
+    def follow(self, engine: Any) -> None:
+        """Note the forward passes of ``engine``, after which stage 3 adds up gradients."""
+        if engine.zero_optimization_partition_weights():
+            engine.register_forward_pre_hook(lambda *_: self.end(engine.optimizer))
+
+    def begin(self, engine: Any) -> None:
+        """Raise :class:`UnsupportedError` if the gradients of ``engine`` would be wrong after another pass."""
+        if not engine.zero_optimization():
+            return
+        if engine.optimizer in self._waiting:
+            stage = engine.zero_optimization_stage()
+            raise UnsupportedError(
+                f"ZeRO {stage} cannot add the gradients of two backward(). Fix: add the losses", capability="deepspeed"
+            )
+        self._waiting.add(engine.optimizer)
+
+    def end(self, optimizer: Any) -> None:
+        """Note that ``optimizer`` has stepped."""
+        self._waiting.discard(optimizer)
+
+
+def reject_other_stages(engine: Any) -> None:
+    """Let ``engine`` raise :class:`CheckpointError` before it reads a checkpoint of a stage that its own cannot read.
+
+    DeepSpeed 0.19.8 then ends with an assertion without a text, or with an error about a missing file.
+    """
+    engine.load_checkpoint = partial(_load, engine, engine.load_checkpoint)
+
+
+def _load(engine: Any, load: Any, path: Any, *args: Any, load_optimizer_states: bool = True, **kwargs: Any) -> Any:
+    stage, saved = engine.zero_optimization_stage(), _stage_of(Path(path))
+    # Without optimizer states, stages 0 to 2 have the same file.
+    same = (stage > 2) == (saved > 2) and (not load_optimizer_states or bool(stage) == bool(saved))
+    if saved >= 0 and not same:
+        raise CheckpointError(f"{path} is of ZeRO {saved}, which ZeRO {stage} cannot read. Fix: stage={saved}")
+    return load(path, *args, load_optimizer_states=load_optimizer_states, **kwargs)
+
+
+def _stage_of(folder: Path) -> int:
+    """Return the stage that saved ``folder``, 2 for stage 1 too; -1 if its files do not tell."""
+    latest = folder / "latest"
+    tag = latest.read_text().strip() if latest.is_file() else "checkpoint"
+    names = [each.name for each in (folder / tag).glob("*_states.pt")]
+    if any(name.startswith("zero_pp_rank_") and name.endswith("_model_states.pt") for name in names):
+        return 3
+    if any(name.endswith("_optim_states.pt") for name in names):
+        return 2
+    return 0 if names else -1

@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CollectiveError
-from northbridge.lightning.strategies.moved_parameters import follow
+from northbridge.lightning.strategies.optimizers import follow
 from northbridge.lightning.strategies.sharded import _FabricShardedMixin, _ShardedMixin, _TrainerShardedMixin
-from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_data_parallel, reject_unsupported
-from northbridge.lightning.strategies.unsupported_tensors import reject_sparse_gradients, reject_tensors
+from northbridge.lightning.strategies.unsupported import (
+    OF_SEVERAL_RANKS,
+    reject_data_parallel,
+    reject_sparse_gradients,
+    reject_tensors,
+    reject_unsupported,
+)
 
 if TYPE_CHECKING:
     import torch

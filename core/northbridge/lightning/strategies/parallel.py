@@ -13,7 +13,7 @@ from northbridge.launch.group_end import leave_at_the_end, note_failure
 from northbridge.launch.meeting_point import find_address
 from northbridge.launch.parent_watch import end_with_launcher
 from northbridge.lightning.accelerators.accelerator import LARGEST_SEED, seed_of_environment
-from northbridge.lightning.launchers.dead_ranks import end_as_ranks_end, name_dead_ranks
+from northbridge.lightning.launchers.subprocess_script import end_as_ranks_end, name_dead_ranks
 from northbridge.lightning.strategies.chip import _ChipMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_unsupported
 
@@ -229,7 +229,7 @@ class _ParallelMixin(_ChipMixin):
         # Batch norms converted by torch's own function use kernels for GPUs.
         from torch.nn import SyncBatchNorm
 
-        from northbridge.lightning.plugins.sync_batch_norm import synchronize
+        from northbridge.lightning.plugins.layer_sync import synchronize
 
         if any(isinstance(each, SyncBatchNorm) for each in module.modules()):
             reject_unsupported(self.backend, "sync_batchnorm")
@@ -237,7 +237,7 @@ class _ParallelMixin(_ChipMixin):
 
     def teardown(self) -> None:
         """Give the model its old batch norms back."""
-        from northbridge.lightning.plugins.sync_batch_norm import restore
+        from northbridge.lightning.plugins.layer_sync import restore
 
         super().teardown()
         if self.namespace.is_trainer and self.lightning_module is not None:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from northbridge.errors import CheckpointError
 from northbridge.lightning.plugins.checkpoint_files import unreadable
 from northbridge.lightning.plugins.checkpoint_io import system_error_behind, to_cpu, unwritable, writing
-from northbridge.lightning.strategies.fabric import _FabricMixin
+from northbridge.lightning.strategies.hosts import _FabricMixin, _TrainerMixin
 from northbridge.lightning.strategies.parallel import _ParallelMixin
-from northbridge.lightning.strategies.trainer import _TrainerMixin
 from northbridge.lightning.strategies.unsupported import reject_unsupported
 
 if TYPE_CHECKING:

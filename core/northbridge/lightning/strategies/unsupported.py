@@ -1,17 +1,24 @@
-"""Unsupported features, rejected before training starts."""
+"""Unsupported features and tensors, rejected before training starts, and warnings about dtypes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from northbridge.backend import Backend
 from northbridge.discovery.declared import get
+from northbridge.discovery.nested_tensors import has_kernel, has_nested_tensors
 from northbridge.errors import UnsupportedError
+from northbridge.lightning.plugins.containers import values_in
 
 if TYPE_CHECKING:
     import torch
+
+    from northbridge.backend import Backend
+
 
 TRAINING_CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -83,3 +90,179 @@ def _spreads(device: torch.device) -> bool:
     except (AttributeError, RuntimeError):
         return False
     return True
+
+
+def reject_tensors(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
+    """Raise :class:`UnsupportedError` for a complex, sparse or nested tensor of ``module`` that ``device`` lacks."""
+    import torch
+
+    for kind, name, tensor in tensors_of(module):
+        what = f"the {kind} {name!r}"
+        if tensor.is_complex():
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            why = _why_no_dtype(tensor.dtype, device)
+            _reject(why, "complex", f"{what} is {dtype}, but {backend.name!r} cannot hold it", "torch.view_as_real()")
+        elif tensor.layout is torch.sparse_coo:
+            why = _why_no_sparse(device)
+            _reject(why, "sparse", f"{what} is sparse, but {backend.name!r} has no sparse tensors", "to_dense()")
+        elif tensor.is_nested:  # a jagged tensor consists of dense tensors
+            known = tensor.layout is not torch.strided or has_nested_tensors(device.type)
+            what = f"{what} is nested, but {backend.name!r} has no nested tensors"
+            _reject(None if known else "", "nested", what, "to_padded_tensor(0.0)")
+        elif tensor.layout is not torch.strided and not tensor.is_mkldnn:
+            known = has_kernel("aten::addmm", "SparseCsr", device.type)
+            layout = str(tensor.layout).removeprefix("torch.")
+            what = f"{what} is {layout}, but {backend.name!r} does not support it"
+            _reject(None if known else "", "sparse", what, "to_dense()")
+
+
+def reject_sparse_gradients(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
+    """Raise :class:`UnsupportedError` for a layer of ``module`` whose gradients ``device`` cannot hold."""
+    for layer in _with_sparse_gradients(module):
+        why = _why_no_sparse(device)
+        _reject(why, "sparse", f"{layer}, but {backend.name!r} has no sparse tensors", _DENSE)
+
+
+def reject_to_add_sparse_gradients(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
+    """Raise :class:`UnsupportedError` for a layer of ``module`` whose gradients the ranks cannot add up."""
+    for layer in _with_sparse_gradients(module):
+        if not has_kernel("c10d::allreduce_", "Sparse", device.type):
+            what = f"{layer}, but {backend.collective.name!r} cannot add up sparse gradients"
+            _reject("", "sparse", what, _DENSE)
+
+
+_DENSE = "sparse=False, and Adam instead of SparseAdam"
+
+
+def _reject(why: str | None, capability: str, what: str, instead: str) -> None:
+    if why is not None:
+        raise UnsupportedError(f"{what}{why and f' ({why})'}. Fix: {instead}", capability=capability)
+
+
+def tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """Yield the kind ("parameter" or "buffer"), the name and the tensor of each parameter and buffer of ``module``."""
+    for name, parameter in module.named_parameters():
+        yield "parameter", name, parameter
+    for name, buffer in module.named_buffers():
+        yield "buffer", name, buffer
+
+
+def _with_sparse_gradients(module: torch.nn.Module) -> Iterator[str]:
+    from torch.nn import Embedding, EmbeddingBag
+
+    ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # torch's list of what DDP ignores
+    for name, layer in module.named_modules():
+        is_sparse = isinstance(layer, (Embedding, EmbeddingBag)) and layer.sparse
+        is_trained = is_sparse and any(each.requires_grad for each in layer.parameters())  # its weight may be computed
+        if is_trained and f"{name}.weight" not in ignored:
+            yield f"{name!r} is {type(layer).__name__}(sparse=True)"
+
+
+def _why_no_dtype(dtype: torch.dtype, device: torch.device) -> str | None:
+    import torch
+
+    try:
+        torch.empty(1, dtype=dtype, device=device)
+    except (RuntimeError, TypeError) as error:
+        return _first_line(error)
+    return None
+
+
+def _why_no_sparse(device: torch.device) -> str | None:
+    """Return the chip's error for the calls of sparse gradients and SparseAdam; None if it has sparse tensors."""
+    import torch
+
+    try:
+        where = torch.zeros(1, 1, dtype=torch.int64, device=device)
+        # torch warns if it is not told whether to check the indices.
+        made = torch.sparse_coo_tensor(where, torch.ones(1, device=device), (1,), check_invariants=False)
+        made.new(where, made._values(), made.size()).coalesce().to_dense()
+    except (RuntimeError, TypeError) as error:
+        return _first_line(error)
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".")
+
+
+class DtypeWarning(UserWarning):
+    """A chip accepts tensors of this dtype, but computes them as another."""
+
+
+_warned: set[str] = set()
+
+
+def warn_of_module(backend: Backend, module: torch.nn.Module, precision: str = "32-true") -> None:
+    """Warn, once for each process and reason, if the chip computes ``module`` in another dtype than its own.
+
+    Integers are not reported: a module counts with them. A chip that stores them as int32 rejects larger ones.
+    """
+    _warn(backend, ((f"the {kind} {name!r}", each) for kind, name, each in tensors_of(module)), ("float64",))
+    for kind, capability, what in _IN_FLOAT32 if not precision.endswith("-mixed") else ():
+        found = next((name for name, each in module.named_modules() if _is_in_float32(each, kind)), None)
+        if found is not None:
+            _warn_of(backend, capability, f"{found!r} is a {what} in float32")
+    if precision.startswith("bf16"):
+        _warn_of(backend, "bfloat16_range", f"precision={precision!r} was asked for")
+
+
+def warn_of_batch(backend: Backend, batch: Any) -> None:
+    """Warn, as :func:`warn_of_module` does, about the tensors of a batch, including integers."""
+    import torch
+
+    found = [each for each in values_in(batch) if isinstance(each, torch.Tensor)]
+    tensors = ((f"a tensor of shape {tuple(each.shape)} in the batch", each) for each in found)
+    _warn(backend, tensors, ("float64", "int64"))
+
+
+_CURES = {
+    "float64": "make it float32, or keep to values that fit",
+    "int64": "class labels and token ids fit; a number beyond 2^31 does not",
+}
+
+
+_IN_FLOAT32 = (
+    ("conv._ConvNd", "float32_convolutions", "convolution"),
+    ("linear.Linear", "float32_products", "linear layer"),
+)
+"""Kinds of torch's layers, the claim that each needs in float32, and its name."""
+
+_UNSUPPORTED = {
+    "float32_products": "does not compute it in float32",
+    "float32_convolutions": "does not compute it in float32",
+    "bfloat16_range": "does not have bfloat16's range in matrix products",
+}
+
+
+def _warn(backend: Backend, tensors: Iterable[tuple[str, torch.Tensor]], dtypes: tuple[str, ...]) -> None:
+    left = set(dtypes)  # one question to the chip for each dtype, not for each tensor
+    for what, tensor in tensors:
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if dtype in left:
+            left.remove(dtype)
+            _warn_of(backend, dtype, f"{what} is {dtype}", _CURES[dtype])
+
+
+def _warn_of(backend: Backend, capability: str, what: str, cure: str = "") -> None:
+    if capability in _warned:
+        return
+    claim = backend.present_capabilities().claims()[capability]
+    if not claim.denied:
+        return
+    _warned.add(capability)
+    lack = _UNSUPPORTED.get(capability, f"has no {capability}")
+    warnings.warn(
+        f"{what}, and {backend.name!r} {lack}: {claim.reason}{cure and f'; {cure}'}",
+        DtypeWarning,
+        stacklevel=4,
+    )
+
+
+def _is_in_float32(module: torch.nn.Module, kind: str) -> bool:
+    import torch
+
+    if not isinstance(module, attrgetter(kind)(torch.nn.modules)):
+        return False
+    # Not its weight: reading that of a parametrized layer computes it, and a spectral norm goes a step on.
+    return any(each.dtype == torch.float32 for each in module.parameters())

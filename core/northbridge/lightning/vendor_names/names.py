@@ -10,15 +10,22 @@ Then it becomes that namespace's own accelerator, strategy or plugin, in place: 
 From then on ``isinstance(trainer.strategy, AcmeDDPStrategy)`` is true, even if the user wrote ``strategy="ddp"``.
 
 Users may derive from a name: an object of their class becomes one of a class that is theirs first, then the
-namespace's. Before a Trainer or a Fabric gets an object, ``draft.py`` answers for it.
-"""
+namespace's. Before a Trainer or a Fabric gets an object, its draft answers for it: the object that it would become."""
 
 from __future__ import annotations
 
+import difflib
+import inspect
+import os
+import sys
+import warnings
 from abc import ABC, ABCMeta
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from importlib.util import find_spec
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
+from weakref import WeakKeyDictionary
 
 from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get
@@ -26,9 +33,7 @@ from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import AcceleratorQuestions
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.user_classes import derive
-from northbridge.lightning.vendor_names.arguments import bind
-from northbridge.lightning.vendor_names.draft import draft_of, drop_draft
+from northbridge.lightning.strategies.user_classes import derive
 
 if TYPE_CHECKING:
     import torch
@@ -169,19 +174,6 @@ class AcceleratorName(AcceleratorQuestions, VendorName):
         return classes(namespace).accelerator(self.backend_name)
 
 
-class CheckpointIOName(VendorName):
-    """A vendor's name for the checkpoint plugin, such as ``AcmeCheckpointIO()``."""
-
-    kind = "CheckpointIO"
-
-    def settle(self, namespace: Namespace) -> Any:
-        """Become the checkpoint plugin of ``namespace``."""
-        return self.become(self.make_draft(namespace))
-
-    def make_draft(self, namespace: Namespace) -> Any:
-        return classes(namespace).checkpoint_io()
-
-
 def is_vendors(cls: type) -> bool:
     """Return True if ``cls`` is a vendor's own name, and not a class that a user has derived."""
     return "backend_name" in vars(cls)
@@ -224,3 +216,103 @@ def _unsupported(name: str, backend: str, capability: str, instead: str) -> type
 def _runs_on(backend: str) -> bool:
     chip = loaded()
     return bool(backend) and chip is not None and chip.name == backend
+
+
+class Drafted(Protocol):
+    """A vendor's name."""
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        """Make the object of ``namespace``, with what is known before a run: its arguments and the chip."""
+
+
+def draft_of(name: Drafted) -> Any:
+    """Return the object that ``name`` would become now. It is made once; that loads the chip, and acquires no card."""
+    if name not in _drafts:
+        _drafts[name] = name.make_draft(namespace_at_hand())
+    return _drafts[name]
+
+
+def drop_draft(name: Drafted) -> Any | None:
+    """Forget the draft of ``name``, and return it; None if nothing has been asked."""
+    return _drafts.pop(name, None)
+
+
+# Not attributes of the names, which may be copied, pickled, or sent to a rank.
+_drafts: WeakKeyDictionary[Drafted, Any] = WeakKeyDictionary()
+
+
+def namespace_at_hand() -> Namespace:
+    """Return a namespace that this process has imported, or else one that is installed; those of a Trainer first."""
+    by_preference = sorted(NAMESPACES.values(), key=lambda namespace: not namespace.is_trainer)
+    imported = [each for each in by_preference if each.name in sys.modules]
+    installed = (each for each in by_preference if find_spec(each.name.partition(".")[0]) is not None)
+    return imported[0] if imported else next(installed, by_preference[0])
+
+
+def bind(
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    positional: tuple[str, ...],
+    without_meaning: Mapping[str, str],
+    passed_on: Collection[str],
+) -> dict[str, Any]:
+    """Return the arguments of the call ``name(*args, **kwargs)`` by name, without those that have no meaning.
+
+    ``positional`` are accepted in this order, ``passed_on`` only by name. Each of ``without_meaning`` causes one
+    warning, which ends with its value. Raises :class:`ArgumentsError` for any other argument.
+    """
+    meant = [argument for argument in positional if argument not in without_meaning]
+    accepted = f"it accepts {', '.join(meant) or 'none'}"
+    if len(args) > len(positional):
+        raise ArgumentsError(f"{name}() got {len(args)} positional arguments; {accepted}")
+    given = dict(zip(positional, args, strict=False))
+    for argument, value in kwargs.items():
+        if argument in given:
+            raise ArgumentsError(f"{name}() got {argument}= twice, by position and by name")
+        if argument not in (*positional, *without_meaning, *passed_on):
+            near = difflib.get_close_matches(argument, [*meant, *passed_on], n=1)
+            hint = f"; did you mean {near[0]}=?" if near else ""
+            raise ArgumentsError(f"{name}() has no argument {argument}={hint}; {accepted}")
+        given[argument] = value
+    for argument in without_meaning:
+        if argument in given:
+            del given[argument]
+            _warn_once(name, argument, without_meaning[argument])
+    return given
+
+
+@cache
+def arguments_of_ddp() -> frozenset[str]:
+    """Return the parameters of torch's ``DistributedDataParallel`` that a strategy does not set itself."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    given_by_strategy = {"self", "module", "device_ids", "output_device"}
+    return frozenset(inspect.signature(DistributedDataParallel.__init__).parameters) - given_by_strategy
+
+
+@cache
+def arguments_of_fsdp() -> frozenset[str]:
+    """Return the parameters of torch's ``FullyShardedDataParallel`` that a strategy does not set itself."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    given_by_strategy = {"self", "module", "device_id"}
+    return frozenset(inspect.signature(FullyShardedDataParallel.__init__).parameters) - given_by_strategy
+
+
+_warned: set[tuple[str, str]] = set()
+
+
+def _warn_once(name: str, argument: str, what_to_know: str) -> None:
+    if (name, argument) in _warned or os.environ.get("LOCAL_RANK", "0") != "0":
+        return
+    _warned.add((name, argument))
+    warnings.warn(f"{name}({argument}=…) has no meaning any more: {what_to_know}", stacklevel=_depth_of_the_user())
+
+
+def _depth_of_the_user() -> int:
+    """Return the ``stacklevel`` of the user's own line; vendor names differ in the number of calls between."""
+    frames = inspect.stack(context=0)[1:]
+    inner = (str(frame.frame.f_globals.get("__name__")).startswith("northbridge.") for frame in frames)
+    return 1 + sum(takewhile(bool, inner))

@@ -12,10 +12,16 @@ from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.chip import _ChipMixin
-from northbridge.lightning.vendor_names import precision
-from northbridge.lightning.vendor_names.arguments import arguments_of_ddp, arguments_of_fsdp
-from northbridge.lightning.vendor_names.draft import draft_of, namespace_at_hand
-from northbridge.lightning.vendor_names.names import AcceleratorName, CheckpointIOName, VendorName, is_open
+from northbridge.lightning.vendor_names.names import (
+    AcceleratorName,
+    VendorName,
+    arguments_of_ddp,
+    arguments_of_fsdp,
+    draft_of,
+    is_open,
+    namespace_at_hand,
+)
+from northbridge.lightning.vendor_names.plugins import CheckpointIOName, PrecisionName
 
 PRECISION_OF_STRATEGY = ("precision_plugin", "precision")
 """Names of the precision argument of a Trainer's and of a Fabric's strategy."""
@@ -191,7 +197,11 @@ class DeepSpeedStrategyName(StrategyName):
 
 def count_as_lightnings(namespace: Namespace) -> None:
     """Let every vendor's name be an object of Lightning's type, which ``isinstance`` and LightningCLI ask for."""
-    precision.count_as_lightnings(namespace)
+    plugins: Any = namespace.module("plugins")
+    if not issubclass(PrecisionName, plugins.Precision):  # it is not an ABC, which could register
+        name, *others = PrecisionName.__bases__
+        kept = (each for each in others if not issubclass(plugins.Precision, each))  # a Trainer's has the Fabric's
+        PrecisionName.__bases__ = (name, plugins.Precision, *kept)
     namespace.module("accelerators").Accelerator.register(AcceleratorName)
-    namespace.module("plugins").CheckpointIO.register(CheckpointIOName)
+    plugins.CheckpointIO.register(CheckpointIOName)
     namespace.module("strategies").Strategy.register(StrategyName)

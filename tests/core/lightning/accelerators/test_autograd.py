@@ -10,13 +10,13 @@ import torch
 from tests.core.conftest import Install
 
 import northbridge
-from northbridge.lightning.accelerators.autograd import assert_autograd_serves
+from northbridge.lightning.accelerators.accelerator import assert_autograd_serves
 
 ASKED = """
 import json
 from types import SimpleNamespace
 import torch, northbridge
-from northbridge.lightning.accelerators.autograd import assert_autograd_serves
+from northbridge.lightning.accelerators.accelerator import assert_autograd_serves
 
 def ask(chip, index):
     try:

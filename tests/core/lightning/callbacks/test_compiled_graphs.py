@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from northbridge.lightning.callbacks.compiled_graphs import CompiledGraphs
 from northbridge.lightning.callbacks.distinct_graphs import DistinctGraphs
+from northbridge.lightning.callbacks.recompilation import CompiledGraphs
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what torch.compile imports
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from northbridge.lightning.callbacks.distinct_graphs import SeenGraph
-from northbridge.lightning.callbacks.graph_table import graph_table
+from northbridge.lightning.callbacks.recompilation import graph_table
 
 
 def test_a_row_for_each_graph_and_a_line_for_each_other_count() -> None:

@@ -16,8 +16,8 @@ from northbridge import Backend, Bridge, Capabilities, Collective, Device, proce
 from northbridge.discovery import declared, installed
 from northbridge.discovery.installed import names
 from northbridge.errors import AmbiguousAcceleratorError, BackendNotFoundError, DetectionError, SettingsError
-from northbridge.lightning.connector import auto
-from northbridge.lightning.connector.auto import choose_auto
+from northbridge.lightning.connector import choices
+from northbridge.lightning.connector.choices import choose_auto
 from northbridge.process_record import Entry, record
 from northbridge.processes.question import DetectedDevices
 
@@ -58,7 +58,7 @@ def said_by_auto() -> tuple[Entry, ...]:
 def brought_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The backends that auto would have loaded: a process can load only one."""
     names: list[str] = []
-    monkeypatch.setattr(auto, "load_with_hardware", names.append)
+    monkeypatch.setattr(choices, "load_with_hardware", names.append)
     return names
 
 
@@ -255,7 +255,7 @@ def test_slow_backend_does_not_affect_a_present_one(add: Add, monkeypatch: pytes
             raise DetectionError("backend 'acme': took longer than 20 s", backend="acme", timed_out=True)
         return {"devices": int(name == "apex")}
 
-    monkeypatch.setattr(auto, "candidate", look)
+    monkeypatch.setattr(choices, "candidate", look)
 
     assert choose_auto(lambda: "cpu") == "apex"
     assert Entry("auto", "passed over acme", "backend 'acme': took longer than 20 s") in record()

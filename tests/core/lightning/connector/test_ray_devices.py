@@ -14,7 +14,7 @@ from tests.core.lightning.conftest import Build
 
 from northbridge.errors import DevicesError, WrongDeviceError
 from northbridge.launch import ray_worker
-from northbridge.lightning.connector import ray_devices
+from northbridge.lightning.connector import devices
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 Worker = Callable[..., None]
@@ -58,7 +58,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
             sys.modules, "ray", SimpleNamespace(is_initialized=lambda: True, get_runtime_context=lambda: context)
         )
         monkeypatch.setitem(sys.modules, "ray.train", SimpleNamespace(get_context=lambda: numbers))
-        monkeypatch.setattr(ray_devices, "devices_of_worker", lambda *_, **__: own)
+        monkeypatch.setattr(devices, "devices_of_worker", lambda *_, **__: own)
 
     return worker
 

@@ -9,7 +9,7 @@ import torch
 from northbridge.backend import Backend
 from northbridge.device import Device
 from northbridge.discovery.named import load
-from northbridge.lightning.accelerators import held
+from northbridge.lightning.accelerators import accelerator
 from northbridge.lightning.namespaces import Namespace
 
 
@@ -33,9 +33,9 @@ def namespace(trainer_namespace: Namespace) -> Namespace:
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
     """A chip that this process holds, and no other."""
-    monkeypatch.setattr(held, "_held", {})
+    monkeypatch.setattr(accelerator, "_held", {})
     backend = replace(load("cpu_sim"), device=Card())
-    held.hold(backend)
+    accelerator.hold(backend)
     return backend
 
 
@@ -62,7 +62,7 @@ def test_lightning_recognizes_a_full_chip(lightnings: Any, error: BaseException,
 
 
 def test_nothing_changes_in_a_process_that_holds_no_chip(lightnings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "_held", {})
+    monkeypatch.setattr(accelerator, "_held", {})
 
     assert not lightnings.is_oom_error(torch.OutOfMemoryError("acme:0 is full"))
 

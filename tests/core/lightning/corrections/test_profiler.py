@@ -13,9 +13,9 @@ from torch.profiler import ProfilerActivity, schedule
 from northbridge.capabilities import no
 from northbridge.discovery import declared, named
 from northbridge.errors import UnsupportedError
-from northbridge.lightning.corrections import profiler
 from northbridge.lightning.namespaces import Namespace
-from northbridge.lightning.vendor_names.profiler import ProfilerName
+from northbridge.lightning.profilers import profile as profiles
+from northbridge.lightning.vendor_names.plugins import ProfilerName
 
 # Lightning's CombinedLoader asks torch's trees in a way that torch deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
@@ -138,27 +138,27 @@ def test_a_chip_that_denies_it_is_named_with_the_reason(
 def test_on_the_cpu_the_report_is_lightnings(
     namespace: Namespace, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiler, "loaded", lambda: None)
+    monkeypatch.setattr(profiles, "loaded", lambda: None)
 
     assert "device events" not in profile(namespace, build, tmp_path)
 
 
 def test_profiler_made_before_the_chip_is_told_at_its_begin() -> None:
     named.load("cpu_sim")
-    chosen = {"activities": profiler.Unasked([ProfilerActivity.CPU])}
+    chosen = {"activities": profiles.Unasked([ProfilerActivity.CPU])}
 
     for _ in range(2):  # the second profile of a run too
-        profiler.add_chip(chosen)
+        profiles.add_chip(chosen)
 
     assert chosen["activities"] == [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
 
 
 def test_a_chip_that_denies_it_is_not_asked(claims: Claims, monkeypatch: pytest.MonkeyPatch) -> None:
     claims(profiler=no("its tool traces all or nothing"))
-    monkeypatch.setattr(profiler, "loaded", lambda: declared.get("cpu_sim"))
-    chosen = {"activities": profiler.Unasked([ProfilerActivity.CPU])}
+    monkeypatch.setattr(profiles, "loaded", lambda: declared.get("cpu_sim"))
+    chosen = {"activities": profiles.Unasked([ProfilerActivity.CPU])}
 
-    profiler.add_chip(chosen)
+    profiles.add_chip(chosen)
 
     assert chosen["activities"] == [ProfilerActivity.CPU]
 
@@ -176,7 +176,7 @@ def test_activities_are_those_of_the_vendors_enumeration(
     monkeypatch.setattr(torch.profiler, "ProfilerActivity", Vendors)
     chosen = {"activities": [ProfilerActivity.CPU, ProfilerActivity.MTIA]}
 
-    profiler.add_chip(chosen)
+    profiles.add_chip(chosen)
 
     assert chosen["activities"] == [Vendors.CPU, ProfilerActivity.MTIA]
 

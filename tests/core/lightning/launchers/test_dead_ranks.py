@@ -19,7 +19,8 @@ from tests.scripts import run_python
 from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException
 
 from northbridge.errors import CollectiveError
-from northbridge.lightning.launchers.dead_ranks import name_dead_ranks, name_killed_ranks
+from northbridge.lightning.launchers.multiprocessing import name_killed_ranks
+from northbridge.lightning.launchers.subprocess_script import name_dead_ranks
 from northbridge.lightning.strategies import parallel
 
 Start = Callable[[str], "subprocess.Popen[bytes]"]
@@ -139,12 +140,12 @@ TRAINED = """
 import subprocess, sys
 from types import SimpleNamespace
 from northbridge.launch.group_end import note_failure
-from northbridge.lightning.launchers import dead_ranks
+from northbridge.lightning.launchers import subprocess_script
 
-dead_ranks.END_SECONDS = 0.5 if sys.argv[1] == "leaves" else 30.0
-dead_ranks.end_as_ranks_end()
+subprocess_script.END_SECONDS = 0.5 if sys.argv[1] == "leaves" else 30.0
+subprocess_script.end_as_ranks_end()
 procs = [subprocess.Popen([sys.executable, "-c", code]) for code in sys.argv[2:]]
-dead_ranks.note_scripts(SimpleNamespace(procs=procs), 0)
+subprocess_script.note_scripts(SimpleNamespace(procs=procs), 0)
 print([each.pid for each in procs])
 if sys.argv[1] == "caught":
     note_failure()

@@ -19,7 +19,7 @@ from tests.core.lightning.conftest import Build
 from northbridge.discovery import named
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.accelerators import accelerator
-from northbridge.lightning.accelerators.held import hold
+from northbridge.lightning.accelerators.accelerator import hold
 from northbridge.lightning.classes import classes
 from northbridge.lightning.launchers import multiprocessing
 from northbridge.lightning.namespaces import Namespace

@@ -24,8 +24,7 @@ from northbridge.capabilities import no
 from northbridge.discovery import named
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.plugins.float8 import convert_linears
-from northbridge.lightning.plugins.float8_request import use_requested
+from northbridge.lightning.plugins.float8 import convert_linears, use_requested
 
 pytestmark = pytest.mark.usefixtures("chip")
 

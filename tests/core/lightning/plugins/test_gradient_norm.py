@@ -16,7 +16,7 @@ import northbridge
 from northbridge import Backend
 from northbridge.discovery import named
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.plugins.gradient_norm import clips_by_itself
+from northbridge.lightning.plugins.precision import clips_by_itself
 
 FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
 

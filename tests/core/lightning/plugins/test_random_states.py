@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from northbridge.capabilities import no
 from northbridge.discovery.named import load
-from northbridge.lightning.accelerators.held import hold
+from northbridge.lightning.accelerators.accelerator import hold
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins import random_states
 from northbridge.lightning.plugins.random_states import KEY, of_checkpoint

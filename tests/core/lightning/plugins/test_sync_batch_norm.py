@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from northbridge.lightning.plugins.sync_batch_norm import SyncBatchNorm, restore, synchronize
+from northbridge.lightning.plugins.layer_sync import SyncBatchNorm, restore, synchronize
 
 pytestmark = pytest.mark.usefixtures("chip")
 

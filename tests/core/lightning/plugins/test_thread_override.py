@@ -14,7 +14,7 @@ import torch
 
 from northbridge.errors import CheckpointError
 from northbridge.lightning.plugins.checkpoint_files import reading
-from northbridge.lightning.plugins.thread_override import ThreadOverride
+from northbridge.lightning.plugins.load_and_save import ThreadOverride
 
 
 class Thread:

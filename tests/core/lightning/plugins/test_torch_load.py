@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch._weights_only_unpickler as unpickler
 
-from northbridge.lightning.plugins.torch_load import torchs_load
+from northbridge.lightning.plugins.load_and_save import torchs_load
 
 
 class RunsCode:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from northbridge.lightning.profilers.summary import Row, show, summarize
-from northbridge.lightning.profilers.trace import Event, Trace
+from northbridge.lightning.profilers.trace import Event, Row, Trace, show, summarize
 
 TRACES = [
     Trace((Event("mm", 1500.0), Event("copy", 250.0)), {}),

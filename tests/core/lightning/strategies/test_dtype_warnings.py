@@ -14,8 +14,8 @@ from tests.core.lightning.conftest import Build, Claims
 
 import northbridge
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.strategies import dtype_warnings
-from northbridge.lightning.strategies.dtype_warnings import DtypeWarning, warn_of_batch, warn_of_module
+from northbridge.lightning.strategies import unsupported
+from northbridge.lightning.strategies.unsupported import DtypeWarning, warn_of_batch, warn_of_module
 
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
@@ -49,7 +49,7 @@ def make(device: northbridge.Device | None = None, **claims: northbridge.Claim) 
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the process have warned of no dtype yet."""
-    monkeypatch.setattr(dtype_warnings, "_warned", set())
+    monkeypatch.setattr(unsupported, "_warned", set())
 
 
 def told(act: Callable[[], object]) -> list[str]:

@@ -18,7 +18,7 @@ import northbridge
 from northbridge import Backend, CheckpointError, UnsupportedError
 from northbridge.discovery import named
 from northbridge.lightning.namespaces import Namespace
-from northbridge.lightning.strategies.fused_optimizers import keep_counts, reject_fused
+from northbridge.lightning.strategies.optimizers import keep_counts, reject_fused
 
 
 class GroupedAdamW(Optimizer):

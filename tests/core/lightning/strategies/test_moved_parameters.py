@@ -12,7 +12,7 @@ from torch import nn
 
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.strategies import moved_parameters
+from northbridge.lightning.strategies import optimizers
 
 pytestmark = pytest.mark.usefixtures("chip")
 
@@ -107,7 +107,7 @@ def test_fabric_keeps_ties_hooks_and_attributes(build: Build) -> None:
 
 @pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
 def test_fabric_refuses_an_optimizer_of_what_was_moved_before(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moved_parameters, "keeps_parameters", lambda _device: False)
+    monkeypatch.setattr(optimizers, "keeps_parameters", lambda _device: False)
     net = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     net.to("cpu_sim")

@@ -14,8 +14,8 @@ from torch import nn
 from northbridge.discovery.named import load
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
-from northbridge.lightning.strategies import unsupported_tensors
-from northbridge.lightning.strategies.unsupported_tensors import reject_to_add_sparse_gradients
+from northbridge.lightning.strategies import unsupported
+from northbridge.lightning.strategies.unsupported import reject_to_add_sparse_gradients
 
 ADDED = "'words' is {}(sparse=True), but 'simccl' cannot add up sparse gradients. Fix: {}"
 HELD = "'words' is {}(sparse=True), but 'cpu_sim' has no sparse tensors (it says so). Fix: {}"
@@ -83,7 +83,7 @@ def refusal(attempt: Callable[[], object], capability: str = "sparse") -> str:
 @pytest.fixture
 def no_sparse(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the chip have no sparse tensors; the simulated Gaudi's SparseAdam has none."""
-    monkeypatch.setattr(unsupported_tensors, "_why_no_sparse", lambda device: "it says so")
+    monkeypatch.setattr(unsupported, "_why_no_sparse", lambda device: "it says so")
     return iter(())
 
 
@@ -190,7 +190,7 @@ def test_what_the_chip_holds_passes(namespace: Namespace, host: Any, tensor: tor
 
 
 def test_unsupported_complex_is_refused(namespace: Namespace, host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unsupported_tensors, "_why_no_dtype", lambda dtype, device: "it says so")
+    monkeypatch.setattr(unsupported, "_why_no_dtype", lambda dtype, device: "it says so")
     model = model_of(namespace, nn.Embedding(4, 2, dtype=torch.complex64))
 
     said = refusal(lambda: train(namespace, host, model), "complex")

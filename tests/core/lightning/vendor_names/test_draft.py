@@ -13,7 +13,7 @@ from tests.core.lightning.conftest import Build
 import northbridge
 from northbridge.errors import ArgumentValueError, WrongDeviceError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.vendor_names.draft import namespace_at_hand
+from northbridge.lightning.vendor_names.names import namespace_at_hand
 
 pytestmark = pytest.mark.usefixtures("chip")
 

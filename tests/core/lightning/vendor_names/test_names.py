@@ -22,7 +22,7 @@ import northbridge
 from northbridge.errors import ArgumentsError, BackendNotFoundError, DevicesError, UnsupportedError
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.vendor_names import arguments
+from northbridge.lightning.vendor_names import names
 
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
@@ -40,7 +40,7 @@ class OtherDDPStrategy(northbridge.DDPStrategyName, backend="another"):
 
 @pytest.fixture(autouse=True)
 def nothing_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "_warned", set())
+    monkeypatch.setattr(names, "_warned", set())
 
 
 def devices(strategy: Any) -> list[str]:

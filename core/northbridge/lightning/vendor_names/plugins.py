@@ -1,9 +1,10 @@
-"""Vendors' names for precisions."""
+"""Vendors' names for precisions, checkpoint plugins and the profiler."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import inspect
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from northbridge.discovery.declared import get
@@ -11,8 +12,7 @@ from northbridge.discovery.loaded import load
 from northbridge.errors import ArgumentValueError
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.plugins.fsdp_precision import OF_FSDP
-from northbridge.lightning.plugins.precision import FLOAT8, precision_plugin, reject_precision
+from northbridge.lightning.plugins.precision import FLOAT8, OF_FSDP, precision_plugin, reject_precision
 from northbridge.lightning.vendor_names.names import VendorName
 
 
@@ -113,10 +113,51 @@ class FSDPPrecisionName(PrecisionName):
         return plugin
 
 
-def count_as_lightnings(namespace: Namespace) -> None:
-    """Let the names be objects of Lightning's type, which ``isinstance`` and LightningCLI ask for."""
-    plugins: Any = namespace.module("plugins")
-    if not issubclass(PrecisionName, plugins.Precision):  # it is not an ABC, which could register
-        name, *others = PrecisionName.__bases__
-        kept = (each for each in others if not issubclass(plugins.Precision, each))  # a Trainer's has the Fabric's
-        PrecisionName.__bases__ = (name, plugins.Precision, *kept)
+class CheckpointIOName(VendorName):
+    """A vendor's name for the checkpoint plugin, such as ``AcmeCheckpointIO()``."""
+
+    kind = "CheckpointIO"
+
+    def settle(self, namespace: Namespace) -> Any:
+        """Become the checkpoint plugin of ``namespace``."""
+        return self.become(self.make_draft(namespace))
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        return classes(namespace).checkpoint_io()
+
+
+class ProfilerName(VendorName):
+    """A vendor's name for Lightning's PyTorchProfiler, such as ``AcmeProfiler()``, with its arguments and defaults."""
+
+    kind = "PyTorchProfiler"
+    homes: ClassVar[frozenset[str]] = frozenset(
+        f"{namespace.name}.profilers.pytorch" for namespace in NAMESPACES.values()
+    )
+
+    # The order of vendors' profilers, which lack Lightning's emit_nvtx: it is CUDA's.
+    positional: ClassVar[tuple[str, ...]] = (
+        "dirpath",
+        "filename",
+        "group_by_input_shapes",
+        "export_to_chrome",
+        "row_limit",
+        "sort_by_key",
+        "record_module_names",
+    )
+
+    defaults: ClassVar[Mapping[str, Any]] = {"record_module_names": False}
+    """The arguments whose default differs from Lightning's."""
+
+    @classmethod
+    def passed_on(cls) -> Collection[str]:
+        import torch.profiler
+
+        of_lightning = ("table_kwargs", "export_to_flame_graph", "metric")
+        return (*of_lightning, *list(inspect.signature(torch.profiler.profile.__init__).parameters)[1:])
+
+    def settle(self, namespace: Namespace) -> Any:
+        """Become the PyTorchProfiler of ``namespace``. Raises Lightning's error for a bad value."""
+        return self.become(self.make_draft(namespace))
+
+    def make_draft(self, namespace: Namespace) -> Any:
+        return namespace.module("profilers").PyTorchProfiler(**{**self.defaults, **self.arguments})

@@ -1,17 +1,19 @@
-"""A batch sampler whose batches hold samples of similar length, the same length on each rank."""
+"""Batches of few shapes: boundaries of lengths, a sampler and a collate function."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import BatchSampler, Sampler
+from torch.nn.functional import pad
+from torch.utils.data import BatchSampler, Sampler, default_collate
 from typing_extensions import Self
 
 from northbridge.errors import ArgumentsError
-from northbridge.lightning.data.boundaries import boundary_of, check_boundaries
 
 if TYPE_CHECKING:
     from torch.utils.data.distributed import DistributedSampler
@@ -149,3 +151,122 @@ def _remember_arguments(sampler: BucketBatchSampler, args: tuple[Any, ...], kwar
     names = tuple(each.name for each in parameters)[: len(args)]
     for name, value in (("args", args), ("kwargs", dict(kwargs)), ("arg_names", names), ("default_kwargs", defaults)):
         vars(sampler)[f"__pl_saved_{name}"] = value
+
+
+Values = float | Mapping[Any, Any] | Sequence[Any] | None
+
+
+class PaddingCollate:
+    """Pad the samples of a batch to the smallest boundary that holds the longest, and stack them as torch does.
+
+    ``value`` is what tensors are padded with at their end, along dimension ``dim`` of a sample. It is one number for
+    every tensor that has this dimension, or numbers in the structure of a sample, such as ``(0, None)`` or
+    ``{"tokens": 0, "labels": -100}``: None, and a key that is left out, means not to pad. Each part of a sample is
+    padded to its own boundary. NumPy arrays become tensors.
+
+    A sample that is longer than the last boundary raises :class:`ArgumentsError`.
+    """
+
+    def __init__(self, boundaries: Iterable[int], value: Values = 0, dim: int = 0) -> None:
+        self.boundaries: list[int] = check_boundaries(boundaries)
+        if dim < 0:
+            raise ArgumentsError(f"dim={dim}: expected a dimension of one sample, from 0")
+        self.value = value
+        self.dim = dim
+
+    def __call__(self, samples: Sequence[Any]) -> Any:
+        """Return the batch of these samples."""
+        return self._collate(samples, self.value)
+
+    def _collate(self, samples: Sequence[Any], value: Values) -> Any:
+        first = samples[0]
+        if isinstance(first, Mapping):
+            return {key: self._collate([each[key] for each in samples], _part(value, key)) for key in first}
+        if isinstance(first, (tuple, list)):
+            parts = zip(*samples, strict=True)
+            collated = [self._collate(part, _part(value, place)) for place, part in enumerate(parts)]
+            return type(first)(*collated) if hasattr(first, "_fields") else collated
+        if value is None:
+            return default_collate(list(samples))
+        if isinstance(value, (Mapping, Sequence)):
+            kind = type(first).__name__
+            raise ArgumentsError(f"PaddingCollate(value={self.value!r}): a sample has a {kind} there")
+        return default_collate(self._padded([_tensor(each) for each in samples], value))
+
+    def _padded(self, samples: list[Any], value: float) -> list[Any]:
+        if not all(isinstance(each, torch.Tensor) and each.dim() > self.dim for each in samples):
+            return samples
+        length = boundary_of(max(each.shape[self.dim] for each in samples), self.boundaries)
+        return [_lengthened(each, self.dim, length, value) for each in samples]
+
+
+def _part(value: Values, key: Any) -> Values:
+    """Return what the part ``key`` of a sample is padded with."""
+    if isinstance(value, Mapping):
+        return value.get(key)
+    if isinstance(value, Sequence):
+        if not isinstance(key, int) or key >= len(value):
+            raise ArgumentsError(f"PaddingCollate(value={value!r}) lacks the part {key!r} of a sample")
+        part: Values = value[key]
+        return part
+    return value
+
+
+def _tensor(value: Any) -> Any:
+    return torch.as_tensor(value) if type(value).__module__ == "numpy" else value
+
+
+def _lengthened(tensor: torch.Tensor, dim: int, length: int, value: float) -> torch.Tensor:
+    widths = [0, 0] * (tensor.dim() - dim - 1) + [0, length - tensor.shape[dim]]
+    return pad(tensor, widths, value=value)
+
+
+def quantile_boundaries(lengths: Iterable[int], count: int) -> list[int]:
+    """Return at most ``count`` boundaries with about as many of the ``lengths`` below each; the last is the longest.
+
+    Raises :class:`ArgumentsError` if there are no lengths, or ``count`` is not 1 or more.
+    """
+    ordered = _ordered(lengths)
+    if count < 1:
+        raise ArgumentsError(f"quantile_boundaries(count={count}): expected 1 or more")
+    return sorted({ordered[-(-len(ordered) * number // count) - 1] for number in range(1, count + 1)})
+
+
+def power_of_two_boundaries(lengths: Iterable[int], smallest: int = 8) -> list[int]:
+    """Return ``smallest``, and its doubles until one holds the longest of the ``lengths``.
+
+    Raises :class:`ArgumentsError` if there are no lengths, or ``smallest`` is not 1 or more.
+    """
+    longest = _ordered(lengths)[-1]
+    if smallest < 1:
+        raise ArgumentsError(f"power_of_two_boundaries(smallest={smallest}): not 1 or more")
+    boundaries = [smallest]
+    while boundaries[-1] < longest:
+        boundaries.append(2 * boundaries[-1])
+    return boundaries
+
+
+def check_boundaries(boundaries: Iterable[int]) -> list[int]:
+    """Return the boundaries as a list. Raises :class:`ArgumentsError` unless they ascend from 1 or more."""
+    checked = list(boundaries)
+    if not checked or checked[0] < 1 or any(low >= high for low, high in itertools.pairwise(checked)):
+        raise ArgumentsError(f"boundaries={checked}: not ascending lengths from 1 on")
+    return checked
+
+
+def boundary_of(length: int, boundaries: Sequence[int]) -> int:
+    """Return the smallest boundary that holds ``length``. Raises :class:`ArgumentsError` if none does."""
+    number = bisect_left(boundaries, length)
+    if number == len(boundaries):
+        raise ArgumentsError(
+            f"a sample of length {length} is longer than the last boundary, {boundaries[-1]}. Fix: add a boundary, or"
+            " cut the sample"
+        )
+    return boundaries[number]
+
+
+def _ordered(lengths: Iterable[int]) -> list[int]:
+    ordered = sorted(lengths)
+    if not ordered:
+        raise ArgumentsError("no lengths were given, so there are no boundaries. Fix: pass the length of each sample")
+    return ordered
