@@ -72,11 +72,11 @@ tests/core/graphs/ standard
 tests/core/launch/ fast
     full test_group_end.py test_parent_watch.py
 tests/core/lightning/ standard
-    fast accelerators/test_device_indices.py plugins/test_containers.py plugins/test_torch_load.py
+    fast accelerators/test_device_indices.py plugins/test_containers.py plugins/test_load_and_save.py
     full test_clusters.py test_elastic.py test_faults.py test_lazy_device.py test_notebooks.py test_planned_faults.py
     full test_preempted_jobs.py test_restarts.py test_sharded_checkpoints.py corrections/test_fabric_run.py
-    full launchers/test_dead_ranks.py vendor_names/test_entry_points.py
-    full connector/test_auto.py::test_no_plugin_can_hurt_the_process
+    full launchers/test_subprocess_script.py connector/test_registry.py
+    full connector/test_choices.py::test_no_plugin_can_hurt_the_process
     full plugins/test_checkpoint_io.py::test_spawning_process_saves_after_its_ranks
     full plugins/test_float8.py::test_torchao plugins/test_float8_inference.py::test_a_model
 tests/core/processes/ fast

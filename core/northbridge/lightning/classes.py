@@ -25,7 +25,7 @@ from northbridge.lightning.strategies.ddp import _DDPMixin
 from northbridge.lightning.strategies.deepspeed import _FabricDeepSpeedMixin, _TrainerDeepSpeedMixin
 from northbridge.lightning.strategies.fsdp import _FabricFSDPMixin, _TrainerFSDPMixin
 from northbridge.lightning.strategies.hosts import _FabricMixin, _TrainerMixin
-from northbridge.lightning.strategies.model_parallel import _FabricModelParallelMixin, _TrainerModelParallelMixin
+from northbridge.lightning.strategies.sharded import _FabricModelParallelMixin, _TrainerModelParallelMixin
 from northbridge.lightning.versions import reason_against_uploads
 
 

@@ -27,10 +27,9 @@ from northbridge.lightning.strategies.deepspeed_config import (
     reject_rebuilt_optimizer,
 )
 from northbridge.lightning.strategies.hosts import _FabricMixin
-from northbridge.lightning.strategies.model_parallel import move_whole_tensors
 from northbridge.lightning.strategies.optimizers import following
 from northbridge.lightning.strategies.parallel import _ParallelMixin
-from northbridge.lightning.strategies.sharded import _TrainerShardsMixin
+from northbridge.lightning.strategies.sharded import _TrainerShardsMixin, move_whole_tensors
 from northbridge.lightning.strategies.unsupported import (
     reject_data_parallel,
     reject_sparse_gradients,

@@ -1,15 +1,23 @@
-"""Corrected functions of Lightning that have no test file of their own."""
+"""Corrected functions of Lightning whose subject has no other test file."""
 
 from __future__ import annotations
 
 import importlib
+import logging
+import signal
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from tests.core.lightning.conftest import Build
 
 import northbridge
-from northbridge.lightning.namespaces import Namespace
+from northbridge.backend import Backend
+from northbridge.device import Device
+from northbridge.discovery.named import load
+from northbridge.lightning.accelerators import accelerator
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 
 class TestCompleteDevice:
@@ -38,3 +46,171 @@ class TestStartGroup:
         namespace.module(f"strategies.{strategy}")._init_dist_connection(environment, "gloo", 0, 2, device_id=device)
 
         assert asked == [{"rank": 0, "world_size": 2, **({} if device is None else {"device_id": device})}]
+
+
+class Card(Device):
+    """A chip that tells of full memory in words of its own."""
+
+    type = "cpu_sim"
+    out_of_memory = ("no room on the card",)
+    emptied = 0
+
+    def empty_cache(self) -> None:
+        self.emptied += 1
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """A chip that this process holds, and no other."""
+    monkeypatch.setattr(accelerator, "_held", {})
+    backend = replace(load("cpu_sim"), device=Card())
+    accelerator.hold(backend)
+    return backend
+
+
+@pytest.fixture(params=["utilities.memory", "tuner.batch_size_scaling"])
+def lightnings(request: pytest.FixtureRequest, trainer_namespace: Namespace) -> Any:
+    """Where Lightning knows the functions: where they are, and where its search for a batch size has them from."""
+    return trainer_namespace.module(request.param)
+
+
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize(
+    ("error", "is_full"),
+    [
+        (torch.OutOfMemoryError("acme:0 is full"), True),
+        (RuntimeError("FATAL: no room on the card: 3 GB"), True),
+        (RuntimeError("CUDA out of memory"), True),
+        (RuntimeError("the shapes do not fit"), False),
+        (ValueError("no room on the card"), False),
+    ],
+    ids=["torch's error", "the vendor's words", "CUDA's words", "another error", "another kind of error"],
+)
+def test_lightning_recognizes_a_full_chip(lightnings: Any, error: BaseException, is_full: bool) -> None:
+    assert lightnings.is_oom_error(error) is is_full
+
+
+def test_nothing_changes_in_a_process_that_holds_no_chip(lightnings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accelerator, "_held", {})
+
+    assert not lightnings.is_oom_error(torch.OutOfMemoryError("acme:0 is full"))
+
+
+def test_lightning_empties_the_chips_cache(lightnings: Any, backend: Backend) -> None:
+    lightnings.garbage_collection_cuda()
+
+    assert isinstance(backend.device, Card)
+    assert backend.device.emptied == 1
+
+
+TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
+of_signals = pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
+
+
+class Launcher:
+    """Hears what the ranks that were started as scripts would."""
+
+    is_interactive_compatible = False
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+
+    def kill(self, signum: int) -> None:
+        self.sent.append(signum)
+
+
+@pytest.fixture
+def trainer(build: Build) -> Any:
+    """Rank 0 of two, in the middle of its training."""
+    trainer = build(accelerator="cpu_sim", devices=2)
+    trainer.strategy._launcher = Launcher()
+    trainer.training = True
+    return trainer
+
+
+def receive_sigterm(trainer: Any) -> None:
+    trainer._signal_connector._sigterm_notifier_fn(signal.SIGTERM, None)
+
+
+@of_signals
+def test_a_rank_that_trains_takes_note_and_says_so_once(trainer: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "northbridge"):
+        receive_sigterm(trainer)
+        receive_sigterm(trainer)
+
+    assert [each.getMessage() for each in caplog.records] == ["rank 0 received SIGTERM and ends after this batch"]
+    assert trainer.strategy.launcher.sent == [signal.SIGTERM]
+    assert trainer.strategy.sigterm_noted
+    assert not trainer.received_sigterm  # else this rank would leave the others alone in their next collective
+
+
+@of_signals
+def test_a_rank_that_evaluates_ends_at_its_next_batch(trainer: Any) -> None:
+    trainer.validating = True
+
+    receive_sigterm(trainer)
+
+    assert trainer.received_sigterm
+
+
+@of_signals
+@pytest.mark.parametrize("noted", [True, False])
+def test_ranks_end_between_batches_if_one_had_a_signal(
+    namespace: Namespace, trainer: Any, noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[bool, bool]] = []
+
+    def any_rank(strategy: Any, decision: bool, **kwargs: bool) -> bool:
+        asked.append((decision, kwargs["all"]))
+        return noted
+
+    monkeypatch.setattr(type(trainer.strategy), "reduce_boolean_decision", any_rank)
+    ends = namespace.module("utilities.exceptions").SIGTERMException
+    agree = trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor
+
+    if noted:
+        with pytest.raises(ends):
+            agree()
+    else:
+        agree()
+
+    assert trainer.received_sigterm is noted
+    assert asked == [(False, False)]
+
+
+@of_signals
+def test_requeued_rank_leaves_the_writing_to_all_ranks(
+    trainer: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[str] = []
+    monkeypatch.setattr(trainer, "save_checkpoint", saved.append)
+
+    with caplog.at_level(logging.WARNING, "northbridge"):
+        trainer._signal_connector._slurm_sigusr_handler_fn(signal.SIGUSR1, None)
+
+    said = f"rank 0 received signal {signal.SIGUSR1:d}: the ranks write a checkpoint after this batch"
+    assert [each.getMessage() for each in caplog.records] == [said]
+    assert trainer.strategy.requeue_noted
+    assert not saved
+
+
+@of_signals
+def test_a_run_of_lightnings_own_keeps_lightnings_handler(build: Build) -> None:
+    trainer = build(accelerator="cpu", devices=2)
+    trainer.strategy._launcher = Launcher()
+    trainer.training = True
+
+    receive_sigterm(trainer)
+
+    assert trainer.received_sigterm
+    assert trainer.strategy.launcher.sent == [signal.SIGTERM]
+
+
+@of_signals
+def test_a_run_of_one_rank_keeps_lightnings_handler(build: Build) -> None:
+    trainer = build(accelerator="cpu_sim", devices=1)
+    trainer.training = True
+
+    receive_sigterm(trainer)
+
+    assert trainer.received_sigterm

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from northbridge.lightning.profilers.trace import Event, TraceError, read_trace
+from northbridge.lightning.profilers.trace import Event, Row, Trace, TraceError, read_trace, show, summarize
 
 HOST = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 77, "tid": 77, "ts": 1.0, "dur": 9.0}
 KERNEL = {"ph": "X", "cat": "kernel", "name": "mm", "pid": 0, "tid": 7, "ts": 2.0, "dur": 4.5}
@@ -123,3 +123,54 @@ def test_a_file_without_end_is_not_read(tmp_path: Path, monkeypatch: pytest.Monk
 
     with pytest.raises(TraceError, match=f"{name} cannot be read: .*it has more than 1 MiB"):
         read_trace(tmp_path / name)
+
+
+TRACES = [
+    Trace((Event("mm", 1500.0), Event("copy", 250.0)), {}),
+    Trace((Event("mm", 500.0), Event("add", 250.0)), {"cpu_op": 3}),
+]
+
+
+def test_rows_have_count_total_mean_and_share() -> None:
+    assert summarize(TRACES) == [
+        Row("mm", 2, 2000.0, 1000.0, 0.8),
+        Row("add", 1, 250.0, 250.0, 0.1),
+        Row("copy", 1, 250.0, 250.0, 0.1),
+    ]
+
+
+def test_the_table_is_as_shown() -> None:
+    assert show(TRACES) == (
+        "name  count       total        mean   share\n"
+        "-------------------------------------------\n"
+        "mm        2    2.000 ms    1.000 ms   80.0%\n"
+        "add       1  250.000 us  250.000 us   10.0%\n"
+        "copy      1  250.000 us  250.000 us   10.0%\n"
+        "-------------------------------------------\n"
+        "all       4    2.500 ms  625.000 us  100.0%"
+    )
+
+
+@pytest.mark.parametrize(("limit", "rest"), [(2, "1 other name "), (1, "2 other names "), (0, "3 other names ")])
+def test_a_limit_leaves_no_time_out(limit: int, rest: str) -> None:
+    table = show(TRACES, limit)
+
+    assert rest in table
+    assert table.splitlines()[-1].split() == ["all", "4", "2.500", "ms", "625.000", "us", "100.0%"]
+
+
+def test_events_of_no_time_have_no_share() -> None:
+    assert summarize([Trace((Event("mm", 0.0),), {})]) == [Row("mm", 1, 0.0, 0.0, 0.0)]
+
+
+def test_a_name_cannot_write_to_the_terminal_and_is_cut() -> None:
+    first, *_ = show([Trace((Event("\x1b[31mk" * 90 + "\n", 2e6),), {})]).splitlines()[2:]
+
+    assert first.split() == [f"{'k' * 54}…", "1", "2.000", "s", "2.000", "s", "100.0%"]
+
+
+def test_without_a_devices_event_the_table_says_what_there_is() -> None:
+    assert show([Trace((), {"cpu_op": 3}), Trace((), {"cpu_op": 1, "trace": 2})]) == (
+        "none: the trace has no device's row. Events of the host: 4 cpu_op, 2 trace. Fix: check that the vendor's"
+        " software traces its device with torch.profiler"
+    )
