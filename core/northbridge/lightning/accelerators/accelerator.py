@@ -222,10 +222,10 @@ def load_with_hardware(name: str) -> Backend:
 
 def is_ours(accelerator: object) -> bool:
     """Return True if ``accelerator`` is one of Northbridge's, of any namespace."""
-    return is_of_ours(type(accelerator))
+    return is_our_class(type(accelerator))
 
 
-def is_of_ours(cls: type | None) -> bool:
+def is_our_class(cls: type | None) -> bool:
     """Return True if ``cls`` is the class of one of Northbridge's accelerators, of any namespace."""
     return bool(getattr(cls, "backend_name", ""))
 

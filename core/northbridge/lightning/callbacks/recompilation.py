@@ -58,7 +58,7 @@ class _RecompilationMonitorMixin:
         counts: dict[str, float] = {"graphs": self._number()}
         if self._compiled is not None and self._compiled.count:
             counts[STAGE] = self._compiled.count
-        for name, total in self._vendors().items():
+        for name, total in self._vendor_counts().items():
             before = self._before.get(name, 0)
             counts[name] = total - before if total >= before else total  # the user has reset it
         return counts
@@ -77,7 +77,7 @@ class _RecompilationMonitorMixin:
         self._detach()
         self._backend, self._compiled, self._steps = backend, CompiledGraphs(), DistinctGraphs()
         self.graphs, self.rank_graphs, self._found_at, self._batches, self._warned = [], [], [], 0, False
-        self._before = dict(self._vendors())
+        self._before = dict(self._vendor_counts())
         self._steps.attach(pl_module)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:
@@ -158,7 +158,7 @@ class _RecompilationMonitorMixin:
     def _number(self) -> int:
         return sum(graph.stage != STAGE for graph in self.graphs)
 
-    def _vendors(self) -> Mapping[str, float]:
+    def _vendor_counts(self) -> Mapping[str, float]:
         return {} if self._backend is None else self._backend.acceleration.compilations()
 
     def _warn(self, trainer: Any, latest: SeenGraph) -> None:

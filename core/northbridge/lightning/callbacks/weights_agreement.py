@@ -119,10 +119,10 @@ def _gather(strategy: Any, numbers: list[int]) -> list[list[int]]:
     import torch
 
     pieces = [[number >> shift & 0xFFFF for shift in _SHIFTS] for number in numbers]
-    everybodys = strategy.all_gather(torch.tensor(pieces, dtype=torch.int32, device=strategy.root_device))
+    gathered = strategy.all_gather(torch.tensor(pieces, dtype=torch.int32, device=strategy.root_device))
     return [
         [sum(piece << shift for piece, shift in zip(number, _SHIFTS, strict=True)) for number in rank]
-        for rank in everybodys.tolist()
+        for rank in gathered.tolist()
     ]
 
 

@@ -24,7 +24,7 @@ from northbridge.process_record import note
 from northbridge.settings import CoreSettings
 
 
-def choose_auto(lightnings_choice: Callable[[], str]) -> str:
+def choose_auto(lightning_choice: Callable[[], str]) -> str:
     """Choose the accelerator for ``auto``, load it if it is ours, and record the reason.
 
     A simulated chip that ``NORTHBRIDGE_SIMULATE`` names comes first. Then Lightning's own choice, unless that is the
@@ -35,7 +35,7 @@ def choose_auto(lightnings_choice: Callable[[], str]) -> str:
     reject_unknown_disabled()
     if settings.simulate is not None:
         return _choose(settings.simulate, "NORTHBRIDGE_SIMULATE names it")
-    choice = lightnings_choice()
+    choice = lightning_choice()
     if choice in names() and choice not in LIGHTNING_NAMES and not settings.disables(choice):
         return _choose(choice, "Lightning found its hardware")  # up to 2.5.5, by a package that the backend replaces
     if choice != "cpu":
@@ -91,15 +91,15 @@ def _reason_against(name: str) -> str | None:
     return None
 
 
-def is_slurms(namespace: Namespace, plugins: Any) -> bool:
+def detects_slurm(namespace: Namespace, plugins: Any) -> bool:
     """Return True if SLURM would be detected for this process, and the user names no cluster environment."""
     environments: Any = namespace.fabric_module("plugins.environments")
     given = plugins if isinstance(plugins, (list, tuple)) else [plugins]
     own = any(isinstance(each, environments.ClusterEnvironment) for each in given)
-    return not own and bool(environments.SLURMEnvironment.detect()) and not _is_mpiexecs(namespace)
+    return not own and bool(environments.SLURMEnvironment.detect()) and not _detects_mpiexec(namespace)
 
 
-def _is_mpiexecs(namespace: Namespace) -> bool:
+def _detects_mpiexec(namespace: Namespace) -> bool:
     # torchrun comes first, because mpiexec may start its agents. jsrun sets the variables of Open MPI itself.
     environments: Any = namespace.fabric_module("plugins.environments")
     if environments.TorchElasticEnvironment.detect() or environments.LSFEnvironment.detect():
@@ -112,7 +112,7 @@ def choose_environment(namespace: Namespace, connector: Any) -> Any | None:
 
     It comes before Lightning's MPIEnvironment, which needs mpi4py and starts MPI, and which ``plugins=`` can name.
     """
-    if connector._cluster_environment_flag is not None or not _is_mpiexecs(namespace):
+    if connector._cluster_environment_flag is not None or not _detects_mpiexec(namespace):
         return None
     return classes(namespace).mpiexec_environment()
 

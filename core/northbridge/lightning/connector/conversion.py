@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from northbridge.errors import ArgumentsError, NamespaceError, UnsupportedError
-from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
+from northbridge.lightning.accelerators.accelerator import is_our_class, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
 from northbridge.lightning.connector.registry import Alias
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
@@ -15,7 +15,7 @@ from northbridge.lightning.vendor_names.names import (
     AcceleratorName,
     VendorName,
     is_open,
-    is_vendors,
+    is_vendor_class,
 )
 from northbridge.lightning.vendor_names.plugins import CheckpointIOName, PrecisionName
 from northbridge.lightning.vendor_names.strategies import PRECISION_OF_STRATEGY, StrategyName
@@ -35,7 +35,7 @@ def convert_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
         arguments["plugins"] = [_convert(namespace, plugin) for plugin in plugins]
     elif plugins is not None:
         arguments["plugins"] = _convert(namespace, plugins)
-    if is_ours(arguments["accelerator"]) or is_of_ours(namespace.owner(arguments["accelerator"])):
+    if is_ours(arguments["accelerator"]) or is_our_class(namespace.owner(arguments["accelerator"])):
         plugins = arguments.get("plugins")
         for each in (arguments["strategy"], *(plugins if isinstance(plugins, list) else [plugins])):
             _reject_foreign(namespace, each)
@@ -139,12 +139,12 @@ def _resolve_alias(namespace: Namespace, strategy: Any) -> Any:
 
 def _arguments_of(namespace: Namespace, alias: Alias) -> dict[str, Any]:
     """Return the arguments that Lightning has for the name without the backend's: ``acme_deepspeed_stage_3``."""
-    lightnings = alias.name.removeprefix(f"{alias.backend}_")
-    if lightnings not in namespace.strategy_registry:
+    stock_name = alias.name.removeprefix(f"{alias.backend}_")
+    if stock_name not in namespace.strategy_registry:
         return {}
-    stock = namespace.strategy_registry[lightnings]
-    is_deepspeeds = stock["strategy"] is classes(namespace).deepspeed.stock_class
-    return dict(stock["init_params"]) if is_deepspeeds else {}
+    stock = namespace.strategy_registry[stock_name]
+    is_deepspeed = stock["strategy"] is classes(namespace).deepspeed.stock_class
+    return dict(stock["init_params"]) if is_deepspeed else {}
 
 
 def _settle_strategy(
@@ -189,7 +189,7 @@ def _settle_precision(namespace: Namespace, name: PrecisionName, arguments: dict
         raise ArgumentsError(f"precision={asked!r} contradicts {name!r}. Fix: leave one out")
     plugin = name.plugin()
     made = None if plugin is None else settle_plugin(namespace, plugin)
-    if not is_vendors(type(name)):
+    if not is_vendor_class(type(name)):
         load_with_hardware(name.backend_name)
         made = name.settle(namespace) if made is None else name.become(made)
     elif made is None:

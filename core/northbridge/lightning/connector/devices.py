@@ -12,7 +12,7 @@ from northbridge.errors import DevicesError
 from northbridge.launch.ray_worker import devices_of_worker, runtime_context
 from northbridge.lightning.accelerators.device_indices import names_indices, show_devices
 from northbridge.lightning.namespaces import Namespace
-from northbridge.lightning.strategies.user_classes import is_rays
+from northbridge.lightning.strategies.user_classes import derives_from_ray
 from northbridge.untrusted.text import shorten
 
 
@@ -25,7 +25,7 @@ def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:
     many, a notebook uses one device, as Lightning does on CUDA. Called after the connector has read ``devices=``.
     """
     strategy = connector._strategy_flag
-    if is_rays(type(strategy)):
+    if derives_from_ray(type(strategy)):
         settle_worker(connector, asked)
         return
     if runtime_context() is not None:

@@ -24,7 +24,7 @@ from northbridge.bridge import is_installed
 from northbridge.discovery.declared import get
 from northbridge.discovery.installed import GROUP, LIGHTNING_NAMES, describe, is_wellformed, names, read_entry_points
 from northbridge.errors import PluginImportError, SettingsError
-from northbridge.lightning.accelerators.accelerator import is_of_ours
+from northbridge.lightning.accelerators.accelerator import is_our_class
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.vendor_names.strategies import StrategyName
@@ -97,7 +97,7 @@ def register_beside_ours(registry: Any, original: Callable[..., Any], name: Any,
 
 def _is_ours(entry: Any) -> bool:
     owner = entry.get("accelerator", entry.get("strategy"))
-    return isinstance(owner, Alias) or is_of_ours(owner) or _module_of(owner) == "northbridge"
+    return isinstance(owner, Alias) or is_our_class(owner) or _module_of(owner) == "northbridge"
 
 
 def _names_to_register() -> list[str]:
@@ -126,7 +126,7 @@ def _register(namespace: Namespace, name: str, announced: Announced) -> None:
     ours = classes(namespace)
     succeeded = announced.predecessors_of(name)
     owner = namespace.owner(name)
-    if owner is not None and not is_of_ours(owner) and not _may_replace(namespace, name, owner, succeeded):
+    if owner is not None and not is_our_class(owner) and not _may_replace(namespace, name, owner, succeeded):
         return
     namespace.accelerator_registry.register(
         name, ours.accelerator.of(name), description=f"Northbridge: {name}", override=True

@@ -17,9 +17,9 @@ from northbridge.discovery.current import loaded
 from northbridge.discovery.installed import LIGHTNING_NAMES, names
 from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedError
 from northbridge.launch.cluster import check_slurm
-from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
+from northbridge.lightning.accelerators.accelerator import is_our_class, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
-from northbridge.lightning.connector.choices import is_slurms
+from northbridge.lightning.connector.choices import detects_slurm
 from northbridge.lightning.connector.conversion import convert_arguments
 from northbridge.lightning.connector.registry import Alias, claim_name, drives_a_chip_by_itself, tell_of_predecessors
 from northbridge.lightning.namespaces import Namespace
@@ -53,11 +53,11 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
         name = accelerator.backend_name
     elif isinstance(accelerator, str):
         name = accelerator
-        if name in LIGHTNING_NAMES or _is_somebody_elses(namespace, name) or _means_lightnings(name):
+        if name in LIGHTNING_NAMES or _belongs_to_another_package(namespace, name) or _resembles_lightning_name(name):
             return
     else:
         return
-    if is_slurms(namespace, arguments.get("plugins")):
+    if detects_slurm(namespace, arguments.get("plugins")):
         check_slurm()
     backend = load_with_hardware(name)
     reject_strategy(namespace, backend, strategy)
@@ -80,12 +80,12 @@ def _backend_of_strategy(strategy: str) -> str | None:
     )
 
 
-def _is_somebody_elses(namespace: Namespace, name: str) -> bool:
+def _belongs_to_another_package(namespace: Namespace, name: str) -> bool:
     owner = namespace.owner(name)
-    return owner is not None and not is_of_ours(owner) and not claim_name(namespace, name)
+    return owner is not None and not is_our_class(owner) and not claim_name(namespace, name)
 
 
-def _means_lightnings(name: str) -> bool:
+def _resembles_lightning_name(name: str) -> bool:
     """Return True if an unknown ``name`` looks most like one of Lightning's own, so that Lightning should report it."""
     # A narrow cutoff: a vendor's three letters are not a misspelt "cpu".
     if not difflib.get_close_matches(name.lower(), LIGHTNING_NAMES, n=1, cutoff=0.75):

@@ -18,7 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from northbridge.discovery.current import is_vendors
 from northbridge.errors import CheckpointCodeError, CheckpointError
-from northbridge.lightning.plugins.load_and_save import LOAD, torchs_load
+from northbridge.lightning.plugins.load_and_save import LOAD, stock_load
 
 _VERSION = "pytorch-lightning_version"
 
@@ -52,8 +52,8 @@ def _stock() -> Callable[..., Any]:
     import torch
 
     former = LOAD.former
-    is_users = former is not torch.serialization.load and not is_vendors(former)
-    return former if is_users else torchs_load()
+    is_by_user = former is not torch.serialization.load and not is_vendors(former)
+    return former if is_by_user else stock_load()
 
 
 class _Reader:

@@ -53,8 +53,8 @@ class _Copies:
         from torch.nn.parameter import is_lazy
 
         if isinstance(value, torch.device):
-            is_chips = self._chip is not None and value.type == self._chip.device.type
-            return torch.device("cpu") if is_chips else value
+            is_on_chip = self._chip is not None and value.type == self._chip.device.type
+            return torch.device("cpu") if is_on_chip else value
         if not isinstance(value, torch.Tensor) or value.device.type in ("cpu", "meta"):
             return value
         if is_lazy(value):
@@ -130,12 +130,12 @@ def stock_format() -> AbstractContextManager[None]:
 class _CheckpointIOMixin(_NamespaceMixin):
     """Writes a local checkpoint completely or not at all, with its tensors on the CPU. A user's own plugin wins."""
 
-    _lightnings_save: ClassVar[Any]
+    _stock_save: ClassVar[Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "stock_class" in vars(cls):  # combined just now
-            cls._lightnings_save = cls.stock_class.save_checkpoint
+            cls._stock_save = cls.stock_class.save_checkpoint
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Write ``checkpoint``; a local one goes straight into its file, without a copy in memory.
@@ -143,7 +143,7 @@ class _CheckpointIOMixin(_NamespaceMixin):
         Raises :class:`CheckpointError` if the system rejects the write; the old file is untouched then.
         """
         checkpoint = to_cpu(checkpoint)
-        is_replaced = self.stock_class.save_checkpoint is not type(self)._lightnings_save  # by code that wants the call
+        is_replaced = self.stock_class.save_checkpoint is not type(self)._stock_save  # by code that wants the call
         if storage_options is not None or "://" in str(path) or is_replaced:
             with stock_format():
                 super().save_checkpoint(checkpoint, path, storage_options=storage_options)

@@ -89,8 +89,8 @@ class _Normalize(torch.autograd.Function):
     def forward(ctx: Any, features: Tensor, eps: float, collective: Any, group: Any) -> tuple[Tensor, ...]:
         own_mean, own_squares, own_count = _moments(features)
         facts = torch.cat((own_mean, own_squares, own_count))
-        everybodys = torch.stack(collective.all_gather(facts, group))
-        means, squares, counts = everybodys.tensor_split((len(own_mean), 2 * len(own_mean)), dim=1)
+        gathered = torch.stack(collective.all_gather(facts, group))
+        means, squares, counts = gathered.tensor_split((len(own_mean), 2 * len(own_mean)), dim=1)
         count = counts.sum()
         mean = (means * counts).sum(0) / count
         variance = (squares + counts * (means - mean).square()).sum(0) / count

@@ -87,7 +87,7 @@ SAVE = ThreadOverride("save")
 _FILES, _UNPICKLER = "torch.serialization", "torch._weights_only_unpickler"
 
 
-def torchs_load() -> Callable[..., Any]:
+def stock_load() -> Callable[..., Any]:
     """Return ``torch.serialization.load``, or a copy if it, or a function that it calls there, was replaced.
 
     The copy is made from torch's own file. It shares torch's data, such as the classes that a user has allowed and the

@@ -113,10 +113,10 @@ def gather(namespace: Namespace, world_size: int) -> list[dict[str, Any]]:
     states = _as_saved(namespace.fabric_module("utilities.seed")._collect_rng_states())
     if world_size == 1:
         return [states]
-    everybodys: list[dict[str, Any]] = [{}] * world_size
+    collected: list[dict[str, Any]] = [{}] * world_size
     # A tensor is pickled by torch.save. Users count its calls, and replace it.
-    torch.distributed.all_gather_object(everybodys, replace_in(states, _as_numbers))
-    gathered: list[dict[str, Any]] = replace_in(everybodys, _as_tensor)
+    torch.distributed.all_gather_object(collected, replace_in(states, _as_numbers))
+    gathered: list[dict[str, Any]] = replace_in(collected, _as_tensor)
     return gathered
 
 

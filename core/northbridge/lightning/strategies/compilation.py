@@ -18,7 +18,7 @@ from northbridge.lightning.accelerators.accelerator import held
 ASKED = "northbridge_compile_arguments"
 """Key of the user's arguments to ``torch.compile`` in a LightningModule's compiler context."""
 
-_TORCHS_OWN = "inductor"
+_DEFAULT = "inductor"
 
 
 def choose_compiler(module: torch.nn.Module, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -53,9 +53,9 @@ def reject_compiler(backend: Backend, arguments: dict[str, Any]) -> None:
     That is a backend, or an option of the chip's own backend.
     """
     _reject_options(backend, arguments)
-    asked = arguments.get("backend", _TORCHS_OWN)
+    asked = arguments.get("backend", _DEFAULT)
     reason = backend.bridge.missing_compile_backends.get(asked) if isinstance(asked, str) else None
-    if reason is None and asked == _TORCHS_OWN and not _is_known_to_dynamo(backend.device.type):
+    if reason is None and asked == _DEFAULT and not _is_known_to_dynamo(backend.device.type):
         reason = f"torch._dynamo has no device interface for {backend.device.type!r}"
     if reason is None:
         return

@@ -108,8 +108,8 @@ def choose_accelerator(backend: Backend) -> Any:
     before = Determinism.read()
     try:
         first = _accelerators().get_accelerator()
-        is_chips = type(first).__module__ == module and type(first).__name__ == kind if module else first._name == name
-        if is_chips:
+        is_chosen = type(first).__module__ == module and type(first).__name__ == kind if module else first._name == name
+        if is_chosen:
             chosen = first
         else:
             _accelerators().set_accelerator(getattr(import_module(module), kind)() if module else None)

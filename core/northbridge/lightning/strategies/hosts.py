@@ -115,15 +115,15 @@ class _TrainerMixin(_NamespaceMixin):
 
     def note_random_states(self, checkpoint: Any) -> None:
         """Keep this rank's random states from the checkpoint that a fit resumes from."""
-        everybodys, ranks = random_states.of_checkpoint(checkpoint), self._ranks
-        if everybodys is None:
+        states, ranks = random_states.of_checkpoint(checkpoint), self._ranks
+        if states is None:
             return
-        if len(everybodys) == ranks:
-            self._random_states = everybodys[self.global_rank]
+        if len(states) == ranks:
+            self._random_states = states[self.global_rank]
         elif self.is_global_zero:
             logger.warning(
                 "the checkpoint was written by %d ranks, and this run has %d: random numbers begin with the seed",
-                len(everybodys),
+                len(states),
                 ranks,
             )
 

@@ -46,9 +46,9 @@ def reject_fused(backend: Backend, optimizer: Optimizer) -> None:
             f"{asked}: {backend.name!r} has no fused optimizers: {claim.reason}. Fix: leave fused= out",
             capability="fused_optimizers",
         )
-    vendors = backend.acceleration.fused_optimizers()
-    if vendors:
-        kind = vendors.get(type(optimizer))
+    fused = backend.acceleration.fused_optimizers()
+    if fused:
+        kind = fused.get(type(optimizer))
         instead = "leave fused= out" if kind is None else _line(kind, optimizer)
         raise UnsupportedError(
             f"{asked}: torch has no fused kernel of it for {backend.name!r}. Fix: {instead}",
@@ -82,13 +82,13 @@ def _reject_narrow(asked: str, optimizer: Optimizer) -> None:
 
 
 def _reject_sharded(backend: Backend, optimizer: Optimizer) -> None:
-    for torchs, kind in backend.acceleration.fused_optimizers().items():
+    for torch_class, kind in backend.acceleration.fused_optimizers().items():
         parameters = (each for group in optimizer.param_groups for each in group["params"])
         if isinstance(optimizer, kind) and any(hasattr(each, "device_mesh") for each in parameters):  # a DTensor
             name = type(optimizer).__name__
             raise UnsupportedError(
                 f"{name} takes no sharded parameters: torch cannot spread the vendor's operators."
-                f" Fix: torch.optim.{torchs.__name__}",
+                f" Fix: torch.optim.{torch_class.__name__}",
                 capability="fused_optimizers",
             )
 

@@ -38,7 +38,7 @@ def _join(theirs: Any, ours: Any) -> Any:
         return _rebuild, (name and LoadFirst(name), theirs, *_by_name(ours)), state
 
     names = {"__module__": theirs.__module__, "__qualname__": theirs.__qualname__, "__reduce__": __reduce__}
-    first = (_RayMixin,) if is_rays(theirs) else ()
+    first = (_RayMixin,) if derives_from_ray(theirs) else ()
     return type(theirs.__name__, (*first, theirs, ours), names)
 
 
@@ -53,7 +53,7 @@ def _rebuild(_: LoadFirst | None, theirs: Any, ours: Any, backend: str) -> Any:
     return cls.__new__(cls)
 
 
-def is_rays(cls: Any) -> bool:
+def derives_from_ray(cls: Any) -> bool:
     """Return True if ``cls`` is a class of Ray's, or derives from one."""
     return any(_is_of_ray(each) for each in cls.__mro__)
 

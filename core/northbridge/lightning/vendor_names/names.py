@@ -40,7 +40,13 @@ if TYPE_CHECKING:
 
 
 class _VendorNameType(ABCMeta):
-    """Metaclass of vendors' names: the object that a name became is still an instance of the name's class."""
+    """Metaclass of vendors' names: the object that a name became is still an instance of the name's class.
+
+    A vendor's class cannot be a real base of that object's class. Scripts import it after the Trainer was made,
+    Lightning itself makes precisions and profilers, and a pickled strategy has to find its class by name.
+    """
+
+    stands_for: Callable[[type], bool]
 
     def mro(cls) -> list[type]:
         # A user's class is joined with one of a namespace, whose methods come before those of other namespaces.
@@ -57,15 +63,9 @@ class _VendorNameType(ABCMeta):
             raise ArgumentsError(f"{cls.__name__}.__init__() does not call super().__init__(). Fix: call it first")
         return made
 
-    def __instancecheck__(cls, instance: object) -> bool:
-        return cls.__subclasscheck__(type(instance))
-
     def __subclasscheck__(cls, subclass: type) -> bool:
         # Not ABCMeta's, which checks derived names too: to the core, each strategy of ours would be a vendor's name.
         return type.__subclasscheck__(cls, subclass) or any(cls.stands_for(base) for base in subclass.__mro__)
-
-    def stands_for(cls, base: type) -> bool:
-        return False
 
 
 class VendorName(ABC, metaclass=_VendorNameType):
@@ -110,7 +110,7 @@ class VendorName(ABC, metaclass=_VendorNameType):
     def stands_for(cls, base: type) -> bool:
         """Return True if ``base`` is the class that the name stands for in this process; False for a user's class."""
         own = base.__name__ == cls.kind and base.__module__ in cls.homes
-        return is_vendors(cls) and _runs_on(cls.backend_name) and own
+        return is_vendor_class(cls) and _runs_on(cls.backend_name) and own
 
     def make_draft(self, namespace: Namespace) -> Any:
         """Make the object of ``namespace`` that answers before a Trainer or a Fabric gets this one."""
@@ -130,7 +130,7 @@ class VendorName(ABC, metaclass=_VendorNameType):
         draft = drop_draft(self)
         if type(draft) is type(made):
             vars(made).update((key, value) for key, value in vars(draft).items() if isinstance(value, dict))
-        cls: Any = type(made) if is_vendors(type(self)) else derive(type(self), type(made))
+        cls: Any = type(made) if is_vendor_class(type(self)) else derive(type(self), type(made))
         vars(self).clear()
         vars(self).update(vars(made))
         self.__class__ = cls
@@ -159,7 +159,7 @@ class AcceleratorName(AcceleratorQuestions, VendorName):
     @classmethod
     def stands_for(cls, base: type) -> bool:
         named = vars(base).get("backend_name") == cls.backend_name != ""
-        return is_vendors(cls) and named and base.__module__ in cls.homes
+        return is_vendor_class(cls) and named and base.__module__ in cls.homes
 
     @classmethod
     def get_parallel_devices(cls, devices: int | list[int]) -> list[torch.device]:
@@ -174,7 +174,7 @@ class AcceleratorName(AcceleratorQuestions, VendorName):
         return classes(namespace).accelerator(self.backend_name)
 
 
-def is_vendors(cls: type) -> bool:
+def is_vendor_class(cls: type) -> bool:
     """Return True if ``cls`` is a vendor's own name, and not a class that a user has derived."""
     return "backend_name" in vars(cls)
 

@@ -78,8 +78,8 @@ class PrecisionName(VendorName):
         if attribute.startswith("__") or attribute in mine or "arguments" not in mine:
             return object.__getattribute__(self, attribute)
         owner = next((each for each in type(self).__mro__ if attribute in vars(each)), None)
-        is_lightnings = owner is not None and any(owner in kind.__mro__ for kind in PrecisionName.__bases__[1:])
-        return self.answer(attribute) if is_lightnings else object.__getattribute__(self, attribute)
+        is_inherited = owner is not None and any(owner in kind.__mro__ for kind in PrecisionName.__bases__[1:])
+        return self.answer(attribute) if is_inherited else object.__getattribute__(self, attribute)
 
 
 class DeepSpeedPrecisionName(PrecisionName):

@@ -374,7 +374,7 @@ def test_a_chip_that_autograd_knows_passes() -> None:
     assert_autograd_serves(northbridge.load("cpu_sim"), 1)
 
 
-def test_the_probe_is_not_a_backward_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_does_not_count_as_a_users_backward(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts count and replace Tensor.backward; where they switch gradients off, the chip is asked all the same."""
 
     def fail(*_: object) -> None:

@@ -148,7 +148,7 @@ def test_lightnings_find_with_our_name_becomes_ours(add: Add, brought_up: list[s
     assert said_by_auto() == (Entry("auto", "chose acme", "Lightning found its hardware"),)
 
 
-def test_a_name_switched_off_is_lightnings(add: Add, brought_up: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_name_goes_to_lightning(add: Add, brought_up: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     add("acme", cards=8)
     monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
 

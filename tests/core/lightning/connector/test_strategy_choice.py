@@ -605,7 +605,7 @@ def cuda_is_loaded_by_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("cuda_is_loaded_by_another_name")
 @pytest.mark.parametrize("asked", ["cuda", "gpu"])
-def test_lightnings_word_for_a_shared_chip_is_lightnings(namespace: Namespace, build: Build, asked: str) -> None:
+def test_lightning_chooses_a_chip_that_it_serves_too(namespace: Namespace, build: Build, asked: str) -> None:
     host = build(accelerator=asked, devices=[1])
 
     assert type(host.strategy) is strategies(namespace).SingleDeviceStrategy
@@ -648,9 +648,7 @@ def test_where_nobody_says_how_many_a_notebook_takes_one_device(
     ] * (not asked)
 
 
-def test_no_metadata_is_read_for_a_strategy_of_lightnings(
-    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_metadata_is_read_for_a_lightning_strategy(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[None] = []
     monkeypatch.setattr(registry, "read_announced", lambda: reads.append(None))
 

@@ -357,7 +357,7 @@ def test_disabled_backend_is_not_registered_and_says_so() -> None:
 
     assert (corrected, registered) == (True, False)
     assert said.startswith(
-        "BackendDisabledError: backend 'cpu_sim' (northbridge 0.1.0) is disabled. Fix: remove 'cpu_sim'"
+        "BackendDisabledError: backend 'cpu_sim' (northbridge-cpu-sim 0.1.0) is disabled. Fix: remove 'cpu_sim'"
         " from NORTHBRIDGE"
     )
     assert ["cpu_sim", "off", "NORTHBRIDGE_DISABLE names it"] in entries

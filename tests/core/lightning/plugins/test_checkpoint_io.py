@@ -433,7 +433,7 @@ def test_weights_only_lets_no_code_of_a_checkpoint_run(tmp_path: Path, checkpoin
 
 
 @pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
-def test_lightnings_io_for_another_thread_writes_through_ours(namespace: Namespace, build: Build) -> None:
+def test_async_checkpoint_io_writes_through_ours(namespace: Namespace, build: Build) -> None:
     wrapping = namespace.module("plugins.io").AsyncCheckpointIO()
     strategy = build(accelerator="cpu_sim", devices=1, plugins=[wrapping]).strategy
 

@@ -19,7 +19,7 @@ import torch._weights_only_unpickler as unpickler
 
 from northbridge.errors import CheckpointError
 from northbridge.lightning.plugins.checkpoint_files import reading
-from northbridge.lightning.plugins.load_and_save import ThreadOverride, torchs_load
+from northbridge.lightning.plugins.load_and_save import ThreadOverride, stock_load
 
 
 class RunsCode:
@@ -65,7 +65,7 @@ def replaced(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("archive", [True, False])
 def test_runs_no_code(archive: bool) -> None:
     with pytest.raises(pickle.UnpicklingError, match=r"GLOBAL (posix|nt)\.mkdir|module (posix|nt) is blocked"):
-        torchs_load()(saved(RunsCode(), _use_new_zipfile_serialization=archive), weights_only=True)
+        stock_load()(saved(RunsCode(), _use_new_zipfile_serialization=archive), weights_only=True)
 
     assert not Path("ran").exists()
 
@@ -75,13 +75,13 @@ def test_reads_what_torch_reads() -> None:
     """Tied weights stay tied, and classes that the user has allowed open."""
     weight = torch.arange(4.0)
     with torch.serialization.safe_globals([datetime.timedelta]):
-        found = torchs_load()(saved({"all": weight, "last": weight[3:], "when": datetime.timedelta(1)}))
+        found = stock_load()(saved({"all": weight, "last": weight[3:], "when": datetime.timedelta(1)}))
     found["all"][3] = 7
 
     assert found["last"].tolist() == [7]
     assert found["when"] == datetime.timedelta(1)
     with pytest.raises(pickle.UnpicklingError, match="datetime"):
-        torchs_load()(saved(datetime.timedelta(1)))
+        stock_load()(saved(datetime.timedelta(1)))
 
 
 @pytest.mark.usefixtures("replaced")
@@ -91,7 +91,7 @@ def test_knows_the_devices_that_are_registered() -> None:
 
     torch.serialization.register_package(1, lambda _storage: None, to_acme)
     try:
-        assert torchs_load()(saved(torch.ones(2)), map_location="acme").tolist() == [1, 1]
+        assert stock_load()(saved(torch.ones(2)), map_location="acme").tolist() == [1, 1]
     finally:
         torch.serialization._package_registry[:] = [
             each for each in torch.serialization._package_registry if each[2] is not to_acme
@@ -99,12 +99,12 @@ def test_knows_the_devices_that_are_registered() -> None:
 
 
 def test_is_torchs_where_nothing_is_replaced() -> None:
-    assert torchs_load() is torch.serialization.load
+    assert stock_load() is torch.serialization.load
 
 
 def test_a_layout_is_pickled_by_torchs_own_function() -> None:
     """The copy of torch's file leaves pickle as it is: ranks tell each other of layouts when they save shards."""
-    torchs_load()
+    stock_load()
 
     assert pickle.loads(pickle.dumps(torch.strided)) is torch.strided
 

@@ -269,13 +269,13 @@ def test_values_are_clipped_by_torch(namespace: Namespace, build: Build, backend
 
 @of_gradient_norm
 @pytest.mark.parametrize("norm", [1.0, float("inf")])
-def test_another_norm_is_torchs(backend: Backend, norm: float) -> None:
+def test_torch_computes_another_norm(backend: Backend, norm: float) -> None:
     assert not clips_by_itself(backend, [weight([1.0])], norm)
     assert clips_by_itself(backend, [weight([1.0])], 2)
 
 
 @of_gradient_norm
-def test_gradients_elsewhere_and_parts_of_gradients_are_torchs(backend: Backend) -> None:
+def test_torch_clips_sharded_and_foreign_gradients(backend: Backend) -> None:
     part = weight([1.0])
     part.grad = torch.Tensor._make_subclass(DTensor, torch.ones(1, device="cpu_sim"))  # no mesh is needed to see it
 

@@ -135,7 +135,7 @@ def test_a_chip_that_denies_it_is_named_with_the_reason(
     assert said.endswith("none: 'cpu_sim' cannot be profiled: its tool traces all or nothing")
 
 
-def test_on_the_cpu_the_report_is_lightnings(
+def test_report_on_the_cpu_is_unchanged(
     namespace: Namespace, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profiles, "loaded", lambda: None)

@@ -60,7 +60,7 @@ def strategy(build: Build) -> Any:
         ("median", "median"),
     ],
 )
-def test_the_words_of_lightnings_users_for_a_reduction_are_ours(written: Any, word: str) -> None:
+def test_names_of_reductions(written: Any, word: str) -> None:
     assert reduction_word(written) == word
 
 

@@ -251,7 +251,7 @@ def test_a_vendors_state_opens_where_northbridge_is_not(vendors: Backend) -> Non
     assert torch.allclose(continued, stepped(plain, 2, stepped(plain, 3)[1])[0], atol=1e-9)
 
 
-def test_a_state_saved_without_northbridge_opens_in_torchs(vendors: Backend) -> None:
+def test_torch_opens_a_state_saved_without_northbridge(vendors: Backend) -> None:
     _, saved = stepped(GroupedAdamW, 3)  # outside of Northbridge: its states count nothing
 
     continued, _ = stepped(plain, 2, saved, vendors)
@@ -282,7 +282,7 @@ def test_an_option_without_counterpart_is_refused(
     )
 
 
-def test_a_state_without_bias_correction_is_refused_by_torchs(vendors: Backend) -> None:
+def test_torch_refuses_a_state_without_bias_correction(vendors: Backend) -> None:
     _, saved = stepped(GroupedAdamW, 1, backend=vendors)
     saved["param_groups"][0]["bias_correction"] = False
 

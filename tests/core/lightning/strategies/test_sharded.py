@@ -149,7 +149,7 @@ def test_full_disk_of_a_rank_is_named(reason: Exception, said: str) -> None:
     assert not isinstance(raised.value.__cause__, CheckpointException)  # its text is a traceback of each rank
 
 
-def test_error_of_the_program_is_torchs() -> None:
+def test_error_of_the_program_stays_as_it_is() -> None:
     def save(_draft: Path) -> None:
         raise CheckpointException("plan", {0: (ValueError("no plan"), None)})  # type: ignore[dict-item]
 

@@ -122,7 +122,7 @@ def test_a_checkpoint_io_chooses_no_accelerator(build: Build) -> None:
 
 @pytest.mark.parametrize(("word", "meant"), [("bf16", "bf16-mixed"), ("bf16-mixed", "bf16-mixed"), ("32-true", None)])
 @pytest.mark.parametrize("place", ["plugins", "strategy"])
-def test_precision_is_lightnings(namespace: Namespace, build: Build, word: str, meant: str | None, place: str) -> None:
+def test_precision_is_stock(namespace: Namespace, build: Build, word: str, meant: str | None, place: str) -> None:
     name = SimPrecision(word)
     inside = SimSingleStrategy(precision_plugin=name)
 
