@@ -43,8 +43,8 @@ def read_arguments(namespace: Namespace, original: Original, self: Any, *args: A
     except BackendNotFoundError as error:
         try:
             original(*bound.args, **bound.kwargs)
-        except ValueError as refusal:  # users and their tests know the mistake by this text
-            raise BackendNotFoundError(f"{error} (Lightning: {refusal})", backend=error.backend) from None
+        except ValueError as lightning_error:  # users and their tests know the mistake by this text
+            raise BackendNotFoundError(f"{error} (Lightning: {lightning_error})", backend=error.backend) from None
         raise
     return original(*bound.args, **bound.kwargs)
 

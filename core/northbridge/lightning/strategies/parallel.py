@@ -14,6 +14,7 @@ from northbridge.launch.meeting_point import find_address
 from northbridge.launch.parent_watch import end_with_launcher
 from northbridge.lightning.accelerators.accelerator import LARGEST_SEED, seed_of_environment
 from northbridge.lightning.launchers.subprocess_script import end_as_ranks_end, name_dead_ranks
+from northbridge.lightning.plugins.layer_sync import restore, synchronize
 from northbridge.lightning.strategies.chip import _ChipMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_unsupported
 
@@ -229,16 +230,12 @@ class _ParallelMixin(_ChipMixin):
         # Batch norms converted by torch's own function use kernels for GPUs.
         from torch.nn import SyncBatchNorm
 
-        from northbridge.lightning.plugins.layer_sync import synchronize
-
         if any(isinstance(each, SyncBatchNorm) for each in module.modules()):
             reject_unsupported(self.backend, "sync_batchnorm")
         synchronize(module, self.backend.name, only=SyncBatchNorm)
 
     def teardown(self) -> None:
         """Give the model its old batch norms back."""
-        from northbridge.lightning.plugins.layer_sync import restore
-
         super().teardown()
         if self.namespace.is_trainer and self.lightning_module is not None:
             restore(self.lightning_module)
