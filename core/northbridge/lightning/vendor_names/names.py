@@ -10,7 +10,8 @@ Then it becomes that namespace's own accelerator, strategy or plugin, in place: 
 From then on ``isinstance(trainer.strategy, AcmeDDPStrategy)`` is true, even if the user wrote ``strategy="ddp"``.
 
 Users may derive from a name: an object of their class becomes one of a class that is theirs first, then the
-namespace's. Before a Trainer or a Fabric gets an object, its draft answers for it: the object that it would become."""
+namespace's. Before a Trainer or a Fabric gets an object, its draft answers for it: the object that it would become.
+"""
 
 from __future__ import annotations
 
