@@ -13,12 +13,13 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from packaging.version import Version
 
 from northbridge.lightning.connector.registry import register_names
 from northbridge.lightning.corrections import replacements
+from northbridge.lightning.corrections.relies_on import RELIES_ON, Reliance, differences
 from northbridge.lightning.corrections.replacements import accelerator_option
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.vendor_names.strategies import count_as_lightnings
@@ -41,8 +42,10 @@ class Correction:
     static: bool = False
     command: bool = False  # True if it waits for the command ``fabric``
     first: str = "2.4.0"
-    last: str = "2.6.6"
+    until: str | None = None  # the first release that needs it no more
 
+
+Row = TypeVar("Row", Correction, Reliance)
 
 _REGISTRIES: tuple[tuple[Literal["Trainer", "Fabric"], str, str, str], ...] = (
     ("Trainer", "accelerator", "accelerators", "AcceleratorRegistry"),
@@ -326,7 +329,7 @@ def register(name: str) -> None:
         return
     register_names(namespace)
     count_as_lightnings(namespace)
-    for correction in _rows(namespace):
+    for correction in _rows(CORRECTIONS, namespace):
         _apply(namespace, correction)
     note(name, "registered", f"{name} {namespace.version}{untested(namespace.version)}")
 
@@ -340,7 +343,7 @@ def register_command(name: str) -> None:
     if reason_against(namespace) or reason_against(namespace, command=True):
         note(name, "command left alone", "`fabric run` is not what Northbridge knows: set LT_ACCELERATOR instead")
         return
-    for correction in _rows(namespace, command=True):
+    for correction in _rows(CORRECTIONS, namespace, command=True):
         _apply(namespace, correction)
 
 
@@ -349,17 +352,20 @@ def reason_against(namespace: Namespace, *, command: bool = False) -> str | None
     reason = reason_against_uploads() or reason_against_version(namespace.version, namespace.distributions)
     if reason is not None:
         return reason
-    wrong = [each for row in _rows(namespace, command=command) if (each := _mismatch(namespace, row)) is not None]
+    rows = _rows(CORRECTIONS, namespace, command=command)
+    wrong = [each for row in rows if (each := _mismatch(namespace, row)) is not None]
+    wrong += differences(namespace, _rows(RELIES_ON, namespace, command=command))
     if wrong:
         found = "; ".join(wrong)
         return f"version {namespace.version} differs from what Northbridge knows: {found}. Fix: upgrade Northbridge"
     return None
 
 
-def _rows(namespace: Namespace, *, command: bool = False) -> list[Correction]:
+def _rows(table: tuple[Row, ...], namespace: Namespace, *, command: bool = False) -> list[Row]:
     version = Version(namespace.version)
-    here = [row for row in CORRECTIONS if namespace.host in row.hosts and row.command == command]
-    return [row for row in here if Version(row.first) <= version]
+    here = [row for row in table if namespace.host in row.hosts and row.command == command]
+    begun = [row for row in here if Version(row.first) <= version]
+    return [row for row in begun if row.until is None or version < Version(row.until)]
 
 
 def _owner(namespace: Namespace, row: Correction) -> Any:
