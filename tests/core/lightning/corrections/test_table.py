@@ -5,6 +5,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,7 +53,8 @@ def test_every_row_names_a_function_of_this_lightning(row: Correction) -> None:
 @pytest.mark.parametrize("row", CORRECTIONS, ids=lambda row: f"{row.name}-{row.hosts[0]}")
 def test_every_row_says_why_and_for_which_releases(row: Correction) -> None:
     assert len(row.reason.split()) > 3
-    assert Version("2.4.0") <= Version(row.first) <= Version(row.last) <= Version("2.6.6")
+    assert Version("2.4.0") <= Version(row.first) <= Version("2.6.6")
+    assert row.until is None or Version(row.first) < Version(row.until)
 
 
 @pytest.mark.parametrize("row", CORRECTIONS, ids=lambda row: f"{row.name}-{row.hosts[0]}")
@@ -112,7 +114,17 @@ def test_a_newer_lightning_is_used_and_the_record_says_so(namespace: Namespace, 
 def test_a_row_of_a_later_release_is_not_asked_of_an_older_one(namespace: Namespace, pretend: Pretend) -> None:
     pretend("2.5.1")
 
-    assert "_sigterm_notifier_fn" not in {row.name for row in table._rows(namespace)}
+    assert "_sigterm_notifier_fn" not in {row.name for row in table._rows(CORRECTIONS, namespace)}
+
+
+@pytest.mark.parametrize(("version", "asked"), [("2.5.9", True), ("2.6.0", False), ("2.6.6", False)])
+def test_a_row_is_not_asked_of_the_release_it_ends_before(
+    namespace: Namespace, pretend: Pretend, version: str, asked: bool
+) -> None:
+    pretend(version)
+    row = replace(CORRECTIONS[2], until="2.6.0")
+
+    assert table._rows((row,), namespace) == ([row] if asked else [])
 
 
 def test_registering_again_changes_nothing(namespace: Namespace) -> None:

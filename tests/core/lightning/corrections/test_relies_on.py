@@ -1,0 +1,287 @@
+"""Every private name of Lightning that our code relies on is in the table, and Lightning without one is left alone."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import shutil
+import sys
+from abc import ABCMeta
+from pathlib import Path
+from typing import Any
+
+import lightning
+import pytest
+from packaging.version import Version
+from tests.core.lightning.corrections.private_names import names_of_others, private_names, relied_on
+from tests.scripts import run_python
+
+from northbridge.lightning.classes import classes
+from northbridge.lightning.corrections import relies_on, table
+from northbridge.lightning.corrections.relies_on import RELIES_ON, Reliance
+from northbridge.lightning.corrections.table import CORRECTIONS
+from northbridge.lightning.namespaces import NAMESPACES, Namespace, Stock
+from northbridge_conformance.runs import hosts
+
+ROOT = Path(__file__).parents[4]
+LIGHTNING = Path(lightning.__file__).parent
+NAMED = {name for row in (*RELIES_ON, *CORRECTIONS) for name in (row.name, row.owner)}
+
+OF_OTHERS = {
+    "_backward_hooks": "torch's modules and parameters",
+    "_check_input_dim": "torch's batch norms",
+    "_ddp_params_and_buffers_to_ignore": "torch's DDP",
+    "_device": "torch's GradScaler",
+    "_forward_hooks": "torch's modules",
+    "_forward_pre_hooks": "torch's modules",
+    "_initialized": "torch's device modules",
+    "_is_in_bad_fork": "torch's device modules",
+    "_load": "torch.serialization",
+    "_modules": "torch's modules",
+    "_name": "DeepSpeed's accelerators",
+}
+"""Private names that Lightning has too, and that our sources take from elsewhere."""
+
+
+# --- The table has every name
+
+
+@pytest.mark.parametrize("room", ["core/northbridge/lightning", "conformance", "backends"])
+def test_every_private_name_in_our_sources_is_listed(room: str) -> None:
+    of_lightning = private_names(LIGHTNING) - set(OF_OTHERS)
+    paths = [path for path in (ROOT / room).rglob("*.py") if "tests" not in path.relative_to(ROOT / room).parts]
+    found = {(path.name, name) for path in paths for name in names_of_others(ast.parse(path.read_text()))}
+
+    assert {(path, name) for path, name in found if name in of_lightning and name not in NAMED} == set()
+
+
+def test_every_private_name_of_our_classes_is_listed(namespace: Namespace) -> None:
+    rows = {(*_place(namespace, row), row.name) for row in table._rows(RELIES_ON, namespace)}
+    ours = [each for each in vars(classes(namespace)).values() if each is not None]
+
+    found = {(*owner.split(":"), name) for cls in ours for owner, name in relied_on(cls)}
+
+    assert found - rows == set()
+    assert (f"{namespace.name}.strategies.ddp", "DDPStrategy", "_configure_launcher") in found
+
+
+def test_the_suites_modules_use_no_private_name(trainer_namespace: Namespace) -> None:
+    programs = sorted((ROOT / "conformance/northbridge_conformance/rank_programs").glob("*.py"))
+    modules = [
+        hosts,
+        *(importlib.import_module(f"northbridge_conformance.rank_programs.{each.stem}") for each in programs),
+    ]
+    mixins = {each for module in modules for each in vars(module).values() if isinstance(each, ABCMeta)} - {Stock}
+
+    assert {"_Classifier", "_Pictures", "_Wrapped"} <= {each.__name__ for each in mixins}
+    for mixin in mixins:
+        stock = "LightningDataModule" if mixin.__name__ == "_Pictures" else "LightningModule"
+        if mixin.__module__.startswith(hosts.__package__.partition(".")[0]):
+            assert relied_on(hosts.combine(trainer_namespace.name, mixin, stock)) == set()
+
+
+def _place(namespace: Namespace, row: Reliance) -> tuple[str, str | None]:
+    return f"{namespace.fabric if row.in_fabric else namespace.name}.{row.module}", row.owner
+
+
+class Theirs:
+    """Stands for a class of Lightning's."""
+
+    __module__ = "lightning.stock"
+
+    def __init__(self) -> None:
+        self._kept = 1
+
+    def _told(self) -> int:
+        return self._kept
+
+
+class Ours(Theirs):
+    """Stands for a class of ours."""
+
+    __module__ = "northbridge.ours"
+
+    def __init__(self) -> None:
+        self._own = self._told()
+
+    def _told(self) -> int:
+        return self._kept
+
+
+def test_an_override_and_an_attribute_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cls in (Theirs, Ours):
+        monkeypatch.setitem(sys.modules, cls.__module__, sys.modules[__name__])  # where inspect looks for their sources
+
+    assert relied_on(Ours) == {("lightning.stock:Theirs", "_told"), ("lightning.stock:Theirs", "_kept")}
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "def settle(connector):\n    connector._flag = None",
+        "def settle(connector):\n    return getattr(connector, '_flag', None)",
+        "class Mixin:\n    def settle(self, trainer):\n        return trainer._flag",
+        "from lightning.pytorch.trainer import _flag",
+        "@property\ndef flag(self):\n    return '_flag'",
+        "def replace(namespace, original, self):\n    return self._flag",
+    ],
+)
+def test_a_planted_name_is_found(planted: str) -> None:
+    assert names_of_others(ast.parse(planted)) == {"_flag"}
+
+
+def test_rows_of_a_name_follow_each_other_by_release() -> None:
+    of_one: dict[tuple[object, ...], list[Reliance]] = {}
+    for row in RELIES_ON:
+        for host in row.hosts:
+            of_one.setdefault((host, row.module, row.owner, row.name), []).append(row)
+
+    for rows in of_one.values():
+        starts, ends = [row.first for row in rows], [row.until for row in rows]
+        assert starts[1:] == ends[:-1]
+        assert ends[-1] is None
+        assert sorted(starts, key=Version) == starts
+
+
+# --- Without one, Lightning is left alone
+
+RENAME_EACH = """
+import importlib, json, re, sys, warnings
+from importlib.util import find_spec
+from pathlib import Path
+from northbridge.lightning.corrections import relies_on, table
+from northbridge.lightning.namespaces import NAMESPACES
+
+told, kept, read = [], {}, relies_on._read
+relies_on._read = lambda module: kept[module] if module in kept else kept.setdefault(module, read(module))
+
+def tell(namespace, row):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table.register(namespace.name)
+    said = [str(each.message) for each in caught]
+    told.append([namespace.name, row.module, str(row.owner), row.name, said])
+
+for namespace in (NAMESPACES["lightning.pytorch"], NAMESPACES["lightning.fabric"]):
+    importlib.import_module(namespace.name)
+    for row in table._rows(table.RELIES_ON, namespace):
+        module = f"{namespace.fabric if row.in_fabric else namespace.name}.{row.module}"
+        path = Path(find_spec(module).origin)
+        text = path.read_text()
+        path.write_text(re.sub(rf"\\b{row.name}\\b", f"{row.name}_renamed", text))
+        kept.pop(module, None)
+        tell(namespace, row)
+        path.write_text(text)
+        del kept[module]
+    for row in table._rows(table.CORRECTIONS, namespace):
+        if row.name.startswith("_"):
+            owner = table._owner(namespace, row)
+            value = vars(owner)[row.name]
+            delattr(owner, row.name)
+            tell(namespace, row)
+            setattr(owner, row.name, value)
+print("\\n" + json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def renamed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return the warnings for each row that a copy of Lightning has under another name."""
+    folder = _copy(tmp_path_factory.mktemp("renamed"))
+    child = _run(folder, RENAME_EACH, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    return json.loads(child.splitlines()[-1])
+
+
+def _copy(folder: Path) -> Path:
+    shutil.copytree(LIGHTNING, folder / "lightning", symlinks=True)
+    return folder
+
+
+def _run(folder: Path, code: str, **environ: str) -> str:
+    run = run_python("-c", code, environ={**os.environ, "PYTHONPATH": str(folder), **environ})
+    assert run.returncode == 0, run.stderr
+    return f"{run.stderr}{run.stdout}"
+
+
+ROWS = [
+    pytest.param(host, row, id=f"{host}-{getattr(row, 'owner', None) or row.module}-{row.name}")
+    for host in ("Trainer", "Fabric")
+    for row in (*RELIES_ON, *CORRECTIONS)
+    if host in row.hosts and row.name.startswith("_") and not row.command and row.until is None
+]
+
+
+@pytest.mark.parametrize(("host", "row"), ROWS)
+def test_each_renamed_name_is_one_message(renamed: Any, host: str, row: Any) -> None:
+    namespace = "lightning.pytorch" if host == "Trainer" else "lightning.fabric"
+    known = str(row) if isinstance(row, Reliance) else row.name
+
+    (said,) = [each[-1] for each in renamed if each[:-1] == [namespace, row.module, str(row.owner), row.name]]
+
+    assert len(said) == 1
+    assert said[0].startswith(f"Northbridge leaves {namespace} alone; its backends cannot be used there: version ")
+    assert f" differs from what Northbridge knows: {known} is gone" in said[0]
+    assert said[0].endswith(". Fix: upgrade Northbridge")
+
+
+USE = """
+from lightning.pytorch import Trainer
+try:
+    Trainer(accelerator="cpu_sim", logger=False, enable_checkpointing=False)
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_user_of_a_changed_lightning_gets_one_warning(tmp_path: Path) -> None:
+    file = _copy(tmp_path) / "lightning/pytorch/strategies/ddp.py"
+    file.write_text(file.read_text().replace("_register_ddp_hooks", "_add_ddp_hooks"))
+
+    said = _run(tmp_path, USE)
+
+    assert said.count("Northbridge leaves ") == 1
+    assert "knows: DDPStrategy._register_ddp_hooks is gone. Fix: upgrade Northbridge" in said
+    assert "You selected an invalid accelerator name: `accelerator='cpu_sim'`" in said
+
+
+def test_changed_parameters_are_told(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _configure_launcher(self: object, kind: str) -> None: ...
+
+    read = relies_on._read
+
+    def changed(module: str) -> Any:
+        code: Any = read(module)
+        if not module.endswith(".strategies.ddp"):
+            return code
+        owner = next(each for each in code.co_consts if getattr(each, "co_name", "") == "DDPStrategy")
+        other = owner.replace(co_consts=(*owner.co_consts, _configure_launcher.__code__))
+        return code.replace(co_consts=(*(each for each in code.co_consts if each is not owner), other))
+
+    monkeypatch.setattr(relies_on, "_read", changed)
+
+    assert relies_on.differences(namespace, table._rows(RELIES_ON, namespace)) == [
+        "DDPStrategy._configure_launcher takes ('self', 'kind'), not ('self',)"
+    ]
+
+
+def test_absent_modules_are_told(namespace: Namespace) -> None:
+    def row(module: str, owner: str | None = None) -> Reliance:
+        return Reliance("_name", None, ("Trainer", "Fabric"), module, owner)
+
+    rows = [row("nothing"), row("nothing.inner"), row("strategies.ddp", "Other"), row("strategies.ddp")]
+
+    assert relies_on.differences(namespace, rows) == [
+        "nothing._name is gone",
+        "nothing.inner._name is gone",
+        "Other._name is gone",
+        "strategies.ddp._name is gone",
+    ]
+
+
+def test_every_namespace_has_the_rows() -> None:
+    for namespace in NAMESPACES.values():
+        importlib.import_module(namespace.name)
+        assert relies_on.differences(namespace, table._rows(RELIES_ON, namespace)) == []
+        assert relies_on.differences(namespace, table._rows(RELIES_ON, namespace, command=True)) == []
