@@ -1,6 +1,6 @@
-"""Find the writes to Lightning's modules and classes in a syntax tree.
+"""Find the writes to Lightning's, or torch's, modules and classes in a syntax tree.
 
-A name holds a module or class of Lightning's if it was imported from there, or assigned, passed or returned within the
+A name holds a module or class of theirs if it was imported from there, or assigned, passed or returned within the
 file from an expression that does: an attribute of one, ``namespace.module(…)``, ``type(…)``. A call makes an instance,
 which may be written to.
 """
@@ -19,12 +19,18 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def writes_to_lightning(tree: ast.Module) -> list[int]:
     """Return the lines that set, delete or patch an attribute of a module or class of Lightning's."""
-    return _Search(tree).writes()
+    return _Search(tree, PACKAGES).writes()
+
+
+def writes_to_torch(tree: ast.Module) -> list[int]:
+    """Return the lines that set, delete or patch an attribute of a module or class of torch's."""
+    return _Search(tree, ("torch",)).writes()
 
 
 class _Search:
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, packages: tuple[str, ...]) -> None:
         self.tree = tree
+        self.packages = packages
         self.functions = {node.name: node for node in ast.walk(tree) if isinstance(node, Function)}
         self.returning: set[str] = set()
         self.held: dict[ast.AST, set[str]] = {scope: set() for scope in (tree, *self.functions.values())}
@@ -51,7 +57,7 @@ class _Search:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             module = node.module if isinstance(node, ast.ImportFrom) else None
             for each in node.names:
-                if (module or each.name).partition(".")[0] in PACKAGES and not getattr(node, "level", 0):
+                if (module or each.name).partition(".")[0] in self.packages and not getattr(node, "level", 0):
                     held.add((each.asname or each.name).partition(".")[0])
         elif isinstance(node, ast.Assign):
             for target in node.targets:
@@ -81,10 +87,11 @@ class _Search:
             own = isinstance(scope, Function) and value.id in {each.arg for each in scope.args.args}
             return value.id in self.held[scope] or (not own and value.id in self.held[self.tree])
         if isinstance(value, ast.Attribute):
-            return value.attr in OF_A_NAMESPACE or self._is_lightnings(scope, value.value)
+            is_namespaces = self.packages == PACKAGES and value.attr in OF_A_NAMESPACE
+            return is_namespaces or self._is_lightnings(scope, value.value)
         if isinstance(value, ast.Subscript):
             if ast.unparse(value.value) == "sys.modules":
-                return _may_name_lightnings(value.slice)
+                return self._may_name(value.slice)
             return self._is_lightnings(scope, value.value)
         if isinstance(value, (ast.Tuple, ast.List)):
             return any(self._is_lightnings(scope, each) for each in value.elts)
@@ -100,8 +107,8 @@ class _Search:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         first = call.args[0] if call.args else None
         if name == "import_module" or ast.unparse(call.func) == "sys.modules.get":
-            return first is not None and _may_name_lightnings(first)
-        if name in MODULE_CALLS:
+            return first is not None and self._may_name(first)
+        if name in MODULE_CALLS and self.packages == PACKAGES:
             return True
         if name == "type":
             return len(call.args) == 1
@@ -131,8 +138,9 @@ class _Search:
             return False
         if called in SETTERS or called.endswith((".setattr", ".delattr", "patch.object")):
             return self._is_lightnings(scope, first)
-        return called.endswith("patch") and isinstance(first, ast.Constant) and str(first.value).startswith(PACKAGES)
+        return (
+            called.endswith("patch") and isinstance(first, ast.Constant) and str(first.value).startswith(self.packages)
+        )
 
-
-def _may_name_lightnings(module: ast.expr) -> bool:
-    return not isinstance(module, ast.Constant) or str(module.value).partition(".")[0] in PACKAGES
+    def _may_name(self, module: ast.expr) -> bool:
+        return not isinstance(module, ast.Constant) or str(module.value).partition(".")[0] in self.packages
