@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, resolve_name
+from inspect import currentframe
 from types import ModuleType
 from typing import Any
 
@@ -92,6 +94,23 @@ def _find(place: str) -> Callable[[str], object]:
 def is_armed() -> bool:
     """Return True if Lightning's namespaces will be served when this process imports them."""
     return any(isinstance(finder, _ConnectorFinder) for finder in sys.meta_path)
+
+
+def is_importing(fullname: str) -> bool:
+    """Return True if an import asks the finder that calls this for ``fullname``, and so gets the finder's error.
+
+    Others expect None for a module that is not there: ``importlib.util.find_spec()``, or code that asks the finder.
+    """
+    frame = currentframe()
+    finder = frame.f_back if frame is not None else None
+    asking = finder.f_back if finder is not None else None
+    by_import = False
+    while asking is not None and str(asking.f_globals.get("__name__")).partition(".")[0] == "importlib":
+        if asking.f_code is find_spec.__code__:
+            # It imports the packages above the name.
+            return resolve_name(asking.f_locals["name"], asking.f_locals["package"]) != fullname
+        by_import, asking = True, asking.f_back
+    return by_import
 
 
 def _put_stand_ins() -> None:
@@ -174,9 +193,7 @@ class _ChipFinder(MetaPathFinder):
         parent, _, name = fullname.rpartition(".")
         if parent != "torch" or self._is_asking:
             return
-        # Only an import gets the error: find_spec() and a plugin that looks for its own chip expect None.
-        asking = sys._getframe(1).f_back
-        if asking is None or asking.f_code.co_name != "_find_and_load_unlocked":
+        if not is_importing(fullname):  # a plugin that looks for its own chip expects None
             return
         self._is_asking = True
         try:

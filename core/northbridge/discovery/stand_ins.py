@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from northbridge.autoload import is_importing
 from northbridge.errors import NorthbridgeError, NotSimulatedError, SimulationError
 from northbridge.processes.endings import describe_error
 from northbridge.simulation import Simulation
@@ -40,14 +41,14 @@ class StandIns(MetaPathFinder):
     ) -> ModuleSpec | None:
         top = fullname.partition(".")[0]
         if top not in self.places:
-            if (name := self._first_name(fullname)) and _is_importing():
+            if (name := self._first_name(fullname)) and is_importing(fullname):
                 raise NotSimulatedError(self.without(name), backend=self.backend)
             return None
         spec = PathFinder.find_spec(fullname, path)
         if fullname == top:
             return self._stand_in(fullname) if spec is None else None
         if spec is None:
-            if _is_importing():
+            if is_importing(fullname):
                 raise NotSimulatedError(self.without(fullname), backend=self.backend)
             return None
         if isinstance(spec.loader, SourceFileLoader):
@@ -75,11 +76,6 @@ class StandIns(MetaPathFinder):
         file = where / "__init__.py" if folder else where
         loader = _Loader(fullname, str(file), self)
         return spec_from_file_location(fullname, file, loader=loader, submodule_search_locations=folder)
-
-
-def _is_importing() -> bool:
-    # importlib.util.find_spec() asks too, and its answer is None.
-    return sys._getframe(3).f_code.co_name == "_find_and_load_unlocked"
 
 
 class _PartLoader(SourceFileLoader):

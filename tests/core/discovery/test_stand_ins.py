@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -181,6 +183,40 @@ def test_question_for_an_absent_module_is_answered(stand: Stand) -> None:
     stand("NAME = 1")
 
     assert find_spec("torch_absent.graphs") is None
+    assert find_spec(".graphs", "torch_absent") is None
+    assert sys.meta_path[0].find_spec("torch_absent.graphs", []) is None
+
+
+def test_question_below_an_absent_module_imports_that(stand: Stand) -> None:
+    stand("NAME = 1")
+
+    with pytest.raises(northbridge.NotSimulatedError) as caught:
+        find_spec("torch_absent.graphs.deeper")
+
+    assert str(caught.value) == WITHOUT.format("graphs")
+
+
+class Asks(MetaPathFinder):
+    """Asks all finders, as tools do that act after an import."""
+
+    asking = False
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if not self.asking and fullname.startswith("torch_absent."):
+            self.asking = True
+            assert find_spec(fullname) is None
+            self.asking = False
+
+
+def test_import_gets_the_error_behind_another_finder(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand("NAME = 1")
+    importlib.import_module("torch_absent")
+    monkeypatch.setattr(sys, "meta_path", [Asks(), *sys.meta_path])
+
+    with pytest.raises(northbridge.NotSimulatedError) as caught:
+        importlib.import_module("torch_absent.graphs")
+
+    assert str(caught.value) == WITHOUT.format("graphs")
 
 
 def test_without_a_page_the_message_names_the_backend(tmp_path: Path) -> None:
