@@ -14,13 +14,13 @@ from tests.core.lightning.corrections.replaced import writes_to_torch
 
 from northbridge.discovery.torch_changes import TORCH_CHANGES, TorchChange
 
-CORE = Path(__file__).parents[3] / "core"
+CORE = Path(__file__).parents[3] / "core/northbridge"
 PARTS_OF_FUNCTIONS = ("__defaults__", "__kwdefaults__", "__code__", "__globals__")
 PARTS_OF_LIBRARIES = ("Library", "impl", "register_kernel", "register_autograd", "custom_op", "define")
 
 OF_OTHERS = {
-    "northbridge.lightning.corrections.table:_apply": "Lightning's modules",
-    "northbridge.discovery.simulated:_place": "packages that looked for a vendor's before the stand-ins were there",
+    "lightning.corrections.table:_apply": "Lightning's modules",
+    "discovery.simulated:_place": "packages that looked for a vendor's before the stand-ins were there",
 }
 """Modules that only a run knows by name."""
 
@@ -54,7 +54,7 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, int, int]]:
 
 def test_every_change_of_torch_is_in_the_table() -> None:
     found = set()
-    for path in (CORE / "northbridge").rglob("*.py"):
+    for path in CORE.rglob("*.py"):
         module = ".".join(path.relative_to(CORE).with_suffix("").parts)
         found |= {f"{module}:{each}" for each in changes_in(ast.parse(path.read_text()))}
 
@@ -69,7 +69,7 @@ def test_every_row_names_what_torch_has(row: TorchChange) -> None:
         assert any(each.startswith(f"{library}::{operator.rstrip('*')}") for each in known)
     else:
         assert resolve_name(row.changed.partition(".*")[0]) is not None
-    assert inspect.isfunction(inspect.unwrap(resolve_name(row.place)))
+    assert inspect.isfunction(inspect.unwrap(resolve_name(f"northbridge.{row.place}")))
 
 
 @pytest.mark.parametrize("row", TORCH_CHANGES, ids=lambda row: row.changed)
