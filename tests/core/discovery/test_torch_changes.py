@@ -27,14 +27,20 @@ OF_OTHERS = {
 
 def changes_in(tree: ast.Module) -> set[str]:
     """Return the functions of ``tree`` that change torch: ``function``, or ``Class.function``."""
-    lines = {*writes_to_torch(tree), *(node.lineno for node in ast.walk(tree) if _changes_torch(node))}
+    lines = {*writes_to_torch(tree), *_lines_that_change(tree)}
     found = dict.fromkeys(lines, "<module>")
     for name, first, last in _functions(tree):
         found |= {line: name for line in lines if first <= line <= last}
     return set(found.values())
 
 
-def _changes_torch(node: ast.AST) -> bool:
+def _lines_that_change(tree: ast.Module) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr) and _changes_torch(node):
+            yield node.lineno
+
+
+def _changes_torch(node: ast.expr) -> bool:
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)):
         return node.attr in PARTS_OF_FUNCTIONS
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):

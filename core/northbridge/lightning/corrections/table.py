@@ -1,8 +1,8 @@
 """Registration of the backends in a namespace of Lightning, and all corrections of Lightning.
 
-:data:`CORRECTIONS` lists all of them. All rows are compared with a namespace before the first is applied, so that it is
-never half corrected. If a row does not match, the namespace is left alone, and one warning names the row. The rows of
-the command ``fabric`` wait for the import of its module, which scripts never import.
+:data:`CORRECTIONS` lists all of them. They and the rows of ``relies_on.py`` are compared with a namespace before the
+first is applied, so that it is never half corrected. If a row does not match, the namespace is left alone, and one
+warning names the row. The rows of the command ``fabric`` wait for the import of its module, which scripts never import.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ def register(name: str) -> None:
     """Register every installed backend in the namespace ``name``, and correct it; a repeated call changes nothing.
 
     Called by the autoload after the import of the namespace's connector. A namespace is left alone, with one warning,
-    if its version is unknown to Northbridge or if a row of :data:`CORRECTIONS` does not match.
+    if its version is unknown to Northbridge or if a row does not match.
     """
     namespace = NAMESPACES[name]
     reason = reason_against(namespace)
@@ -364,8 +364,7 @@ def reason_against(namespace: Namespace, *, command: bool = False) -> str | None
 def _rows(table: tuple[Row, ...], namespace: Namespace, *, command: bool = False) -> list[Row]:
     version = Version(namespace.version)
     here = [row for row in table if namespace.host in row.hosts and row.command == command]
-    begun = [row for row in here if Version(row.first) <= version]
-    return [row for row in begun if row.until is None or version < Version(row.until)]
+    return [row for row in here if Version(row.first) <= version and not (row.until and Version(row.until) <= version)]
 
 
 def _owner(namespace: Namespace, row: Correction) -> Any:

@@ -21,13 +21,14 @@ from tests.scripts import run_python
 from northbridge.lightning.classes import classes
 from northbridge.lightning.corrections import relies_on, table
 from northbridge.lightning.corrections.relies_on import RELIES_ON, Reliance
-from northbridge.lightning.corrections.table import CORRECTIONS
+from northbridge.lightning.corrections.table import CORRECTIONS, Correction
 from northbridge.lightning.namespaces import NAMESPACES, Namespace, Stock
 from northbridge_conformance.runs import hosts
 
 ROOT = Path(__file__).parents[4]
 LIGHTNING = Path(lightning.__file__).parent
-NAMED = {name for row in (*RELIES_ON, *CORRECTIONS) for name in (row.name, row.owner)}
+TABLE: tuple[Reliance | Correction, ...] = (*RELIES_ON, *CORRECTIONS)
+NAMED = {name for row in TABLE for name in (row.name, row.owner)}
 
 OF_OTHERS = {
     "_backward_hooks": "torch's modules and parameters",
@@ -78,7 +79,7 @@ def test_the_suites_modules_use_no_private_name(trainer_namespace: Namespace) ->
     assert {"_Classifier", "_Pictures", "_Wrapped"} <= {each.__name__ for each in mixins}
     for mixin in mixins:
         stock = "LightningDataModule" if mixin.__name__ == "_Pictures" else "LightningModule"
-        if mixin.__module__.startswith(hosts.__package__.partition(".")[0]):
+        if mixin.__module__.startswith("northbridge_conformance."):
             assert relied_on(hosts.combine(trainer_namespace.name, mixin, stock)) == set()
 
 
@@ -206,9 +207,9 @@ def _run(folder: Path, code: str, **environ: str) -> str:
 
 
 ROWS = [
-    pytest.param(host, row, id=f"{host}-{getattr(row, 'owner', None) or row.module}-{row.name}")
+    pytest.param(host, row, id=f"{host}-{row.owner or row.module}-{row.name}")
     for host in ("Trainer", "Fabric")
-    for row in (*RELIES_ON, *CORRECTIONS)
+    for row in TABLE
     if host in row.hosts and row.name.startswith("_") and not row.command and row.until is None
 ]
 
