@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import os
+import pkgutil
+import pydoc
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,6 +22,8 @@ PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 SECTIONS = dict(re.findall(r"^### (.*?),.*\n\n((?:.+\n)+)", PAGE, re.MULTILINE))
 """The lines of each walk, by what its title says before the comma."""
 
+OF_A_NEWER_PYTHON = pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no qualified name")
+
 FOLLOW = """
 import json, re, sys, types, warnings
 warnings.simplefilter("ignore")
@@ -25,24 +32,29 @@ from northbridge.backend import Backend
 from northbridge.discovery.installed import Plugin
 
 def follow(run, is_followed):
-    stations = []
+    stations, entries, ended = [], [], []
     def note(frame, event, arg):
         code, module = frame.f_code, frame.f_globals.get("__name__", "")
-        if event != "call" or LAST in stations:
-            return
-        if not module.startswith("northbridge.") and f"{module}.{code.co_name}" != ALL_REDUCE:
+        station = f"{module}.{code.co_qualname}".replace(".<locals>", "")
+        if event == "return" and station == LAST:
+            ended.append(station)
+        if event != "call" or not (module.startswith("northbridge.") or station == ALL_REDUCE):
             return
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        station = f"{module}.{code.co_qualname}".replace(".<locals>", "")
-        if any(is_followed(frame.f_locals.get(name)) for name in names):
+        if station == VARIABLES or not any(is_followed(frame.f_locals.get(name)) for name in names):
+            return
+        if frame.f_back.f_globals.get("__name__") != module:
+            entries.append(station)
+        if not ended:
             stations.append(station)
     sys.setprofile(note)
     run()
     sys.setprofile(None)
-    print("stations", json.dumps(stations))
+    print("walk", json.dumps([stations, entries]))
 
 LAST = "northbridge.lightning.accelerators.accelerator.AcceleratorQuestions.get_parallel_devices"
 ALL_REDUCE = "torch.distributed.distributed_c10d.all_reduce"
+VARIABLES = "northbridge.settings._name"  # gets the text of NORTHBRIDGE_SIMULATE, which is not the Trainer's
 """
 
 WALKS = {
@@ -75,19 +87,56 @@ follow(
 PASSED_BY = re.compile(r"\.(is_|has_|may_|reject_|tell_|note|describe|_[a-z]|__|<)|\.(disables|distribution|version)$")
 """Functions that are asked about the value, or reject it, and do not hand it on."""
 
+MOST_CLIMBS = 5
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no qualified name")
-@pytest.mark.parametrize("walk", WALKS)
-def test_a_walk_is_the_one_that_is_taken(walk: str) -> None:
-    child = run_python("-c", FOLLOW + WALKS[walk], environ={**os.environ, "NORTHBRIDGE_SIMULATE": "hpu"})
+
+@functools.cache
+def walk_of(title: str) -> tuple[list[str], list[str]]:
+    """Return the functions that get the value, in order and each time, and those of them that other modules call.
+
+    The first list ends with the walk, the second with the Trainer's or Fabric's call.
+    """
+    child = run_python("-c", FOLLOW + WALKS[title], environ={**os.environ, "NORTHBRIDGE_SIMULATE": "hpu"})
     assert child.returncode == 0, child.stderr
 
-    (line,) = re.findall("^stations (.*)$", child.stdout, re.MULTILINE)
+    (line,) = re.findall("^walk (.*)$", child.stdout, re.MULTILINE)
+    stations, entries = json.loads(line)
+    return stations, entries
 
-    visited = json.loads(line)
-    taken = [station for station in dict.fromkeys(visited) if not PASSED_BY.search(station)]
-    assert visited.count("northbridge.discovery.declared.get") <= 1, "a name is to be resolved once"
-    assert re.findall(r"^\d+\. `(.*?)`", SECTIONS[walk], re.MULTILINE) == taken
+
+def climbs(stations: list[str]) -> list[str]:
+    """Return each step from a lower room of the core to a higher one."""
+    rooms = [ROOMS.index(each.split(".")[1]) for each in stations]
+    steps = zip(pairwise(stations), pairwise(rooms), strict=True)
+    return [f"{low} -> {high}" for (low, high), (before, after) in steps if after > before]
+
+
+def section(title: str, stations: list[str]) -> str:
+    """Return the lines of a walk for the page; a station that is new there gets its docstring's first line."""
+    told = dict(re.findall(r"^\d+\. `(.*?)`: (.*)$", SECTIONS[title], re.MULTILINE))
+    said = [told.get(each) or pydoc.splitdoc(inspect.getdoc(pkgutil.resolve_name(each)) or "")[0] for each in stations]
+    return "".join(f"{number}. `{each}`: {what}\n" for number, (each, what) in enumerate(zip(stations, said), 1))
+
+
+@OF_A_NEWER_PYTHON
+@pytest.mark.parametrize("title", WALKS)
+def test_a_walk_is_the_one_that_is_taken(title: str) -> None:
+    stations = [each for each in dict.fromkeys(walk_of(title)[0]) if not PASSED_BY.search(each)]
+
+    found = section(title, stations)
+
+    assert SECTIONS[title] == found, f"write this into ARCHITECTURE.md:\n{found}"
+
+
+@OF_A_NEWER_PYTHON
+def test_a_name_becomes_a_backend_once() -> None:
+    """Nothing is left out: who only asks or rejects is counted too."""
+    stations, entries = walk_of('The string "hpu"')
+
+    loaded = [each for each in entries if each.startswith("northbridge.discovery.loaded.")]
+    assert entries.count("northbridge.discovery.declared.get") == 1
+    assert loaded == ["northbridge.discovery.loaded.load"]
+    assert len(climbs(stations)) <= MOST_CLIMBS, "\n".join(climbs(stations))
 
 
 def test_its_rooms_are_those_of_the_core_in_order() -> None:

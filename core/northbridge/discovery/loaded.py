@@ -59,9 +59,9 @@ def _bring_up(backend: Backend) -> None:
     do_without_nested_tensors(backend.device.type)
     average_integers_one_by_one()
     note_loaded(backend)
-    note(backend.name, "loaded", f"torch.device({backend.device.type!r}) is real in this process")
     if backend.capabilities.simulated:
         _warn_of_hidden_hardware(backend)
+    note(backend.name, "loaded", f"torch.device({backend.device.type!r}) is real in this process")
 
 
 def reject_missing_software(backend: Backend) -> None:

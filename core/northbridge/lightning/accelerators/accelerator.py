@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,6 +35,22 @@ if TYPE_CHECKING:
     from northbridge.backend import Backend
 
 
+_handed_on: ContextVar[tuple[Backend, int] | None] = ContextVar("the backend of the connector", default=None)
+
+
+@contextmanager
+def hand_on(found: tuple[Backend, int] | None) -> Iterator[None]:
+    """Let the accelerator's class answer Lightning inside the ``with`` by what :func:`load_with_hardware` has found.
+
+    Lightning passes the name alone, and would have it looked up, and its devices counted, at each question.
+    """
+    token = _handed_on.set(found)
+    try:
+        yield
+    finally:
+        _handed_on.reset(token)
+
+
 class AcceleratorQuestions(ABC):
     """Lightning's questions about the backend ``backend_name``; answering acquires no card."""
 
@@ -44,12 +63,25 @@ class AcceleratorQuestions(ABC):
 
     @classmethod
     def resolve(cls) -> Backend:
-        """Return the backend called ``backend_name``: the one that this process runs on, or else a declared one.
+        """Return the backend called ``backend_name``: the connector's, or the one that this process runs on.
 
-        Raises the errors of :func:`northbridge.get`.
+        Else it is a declared one. Raises the errors of :func:`northbridge.get`.
         """
+        found = cls._found()
+        if found is not None:
+            return found[0]
         running = loaded()
         return running if running is not None and running.name == cls.backend_name else get(cls.backend_name)
+
+    @classmethod
+    def _found(cls) -> tuple[Backend, int] | None:
+        found = _handed_on.get()
+        return found if found is not None and found[0].name == cls.backend_name else None
+
+    @classmethod
+    def _count(cls) -> int:
+        found = cls._found()
+        return detect(cls.resolve()) if found is None else found[1]
 
     @classmethod
     def is_available(cls) -> bool:
@@ -58,7 +90,7 @@ class AcceleratorQuestions(ABC):
         Lightning asks every registered accelerator before it raises an error of its own, so this must not raise.
         """
         try:
-            return detect(cls.resolve()) > 0
+            return cls._count() > 0
         except NorthbridgeError as error:
             note(cls.backend_name, "not available", str(error), problem=True)
             return False
@@ -67,19 +99,20 @@ class AcceleratorQuestions(ABC):
     def auto_device_count(cls) -> int:
         """Return the number of devices that ``devices="auto"`` uses."""
         # In a notebook, several devices would need forked processes. Lightning uses one there, but only for CUDA.
-        return 1 if hasattr(sys, "ps1") else detect(cls.resolve())
+        return 1 if hasattr(sys, "ps1") else cls._count()
 
     @classmethod
     def parse_devices(cls, devices: Any) -> list[int]:
         """Return the indices that ``devices=`` asks for. Raises :class:`northbridge.DevicesError`."""
-        return parse_devices(devices, count=detect(cls.resolve()), name=cls.backend_name)
+        return parse_devices(devices, count=cls._count(), name=cls.backend_name)
 
     @classmethod
     def get_parallel_devices(cls, devices: list[int]) -> list[torch.device]:
         """Return the devices with these indices. Loads the backend's software."""
         import torch
 
-        kind = load(cls.resolve()).device.type
+        backend = cls.resolve()
+        kind = (backend if cls._found() else load(backend)).device.type
         return [torch.device(kind, index) for index in devices]
 
 
@@ -202,13 +235,15 @@ def seed_of_environment() -> int | None:
     return seed if 0 <= seed <= LARGEST_SEED else None
 
 
-def load_with_hardware(name: str) -> Backend:
+def load_with_hardware(name: str) -> tuple[Backend, int]:
     """Detect the hardware and load the software of backend ``name``, for a run that asked for it by name.
 
-    Raises the errors of :func:`northbridge.load`, and :class:`HardwareMissingError` before Lightning raises its own.
+    Returns the backend and the number of its devices. Raises the errors of :func:`northbridge.load`, and
+    :class:`HardwareMissingError` before Lightning raises its own.
     """
     backend = get(name)
-    if detect(backend) < 1:
+    count = detect(backend)
+    if count < 1:
         reject_missing_software(backend)
         missing = missing_software(backend)
         if missing is not None:
@@ -217,7 +252,7 @@ def load_with_hardware(name: str) -> Backend:
             f"accelerator={name!r}: no hardware. Fix: see `northbridge list`",
             backend=name,
         )
-    return load(backend)
+    return load(backend), count
 
 
 def is_ours(accelerator: object) -> bool:

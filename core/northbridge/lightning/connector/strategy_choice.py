@@ -38,11 +38,12 @@ _UNSUPPORTED = {
 """Strategies that cannot run on our chips: the first words of Lightning's names, the classes, and the reason."""
 
 
-def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
+def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> tuple[Backend, int] | None:
     """Correct and check the user's arguments in place, before Lightning reads them.
 
     An object of ours from another namespace is converted. An unknown name is our error. For a name of ours, the
-    hardware is detected and the software loaded here, so that their errors come first.
+    hardware is detected and the software loaded here, so that their errors come first. Returns the backend and the
+    number of its devices, or None if the arguments name no backend.
     """
     convert_arguments(namespace, arguments)
     accelerator, strategy = arguments["accelerator"], arguments["strategy"]
@@ -54,18 +55,19 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
     elif isinstance(accelerator, str):
         name = accelerator
         if name in LIGHTNING_NAMES or _belongs_to_another_package(namespace, name) or _resembles_lightning_name(name):
-            return
+            return None
     else:
-        return
+        return None
     if detects_slurm(namespace, arguments.get("plugins")):
         check_slurm()
-    backend = load_with_hardware(name)
+    backend, count = load_with_hardware(name)
     reject_strategy(namespace, backend, strategy)
     if strategy == "single_device":
         arguments["strategy"] = f"single_{name}"  # a Fabric has no strategy of the generic name
     if arguments.get("precision") is not None:
         unified = namespace.fabric_module("connector")._convert_precision_to_unified_args
         reject_precision(backend, unified(arguments["precision"]))
+    return backend, count
 
 
 def _backend_of_strategy(strategy: str) -> str | None:

@@ -19,7 +19,7 @@ from northbridge.discovery.current import loaded
 from northbridge.discovery.installed import names
 from northbridge.discovery.present import detect
 from northbridge.errors import BackendNotFoundError
-from northbridge.lightning.accelerators.accelerator import held, is_ours, load_with_hardware
+from northbridge.lightning.accelerators.accelerator import hand_on, held, is_ours, load_with_hardware
 from northbridge.lightning.accelerators.device_indices import reject_more_than_processes
 from northbridge.lightning.classes import classes
 from northbridge.lightning.connector import choices, devices, strategy_choice as decide
@@ -39,7 +39,7 @@ Original = Callable[..., Any]
 def read_arguments(namespace: Namespace, original: Original, self: Any, *args: Any, **kwargs: Any) -> Any:
     bound = inspect.signature(original).bind(self, *args, **kwargs)
     try:
-        decide.read_arguments(namespace, bound.arguments)
+        self._northbridge_found = decide.read_arguments(namespace, bound.arguments)
     except BackendNotFoundError as error:
         try:
             original(*bound.args, **bound.kwargs)
@@ -57,7 +57,8 @@ def settle_devices(namespace: Namespace, original: Original, self: Any) -> None:
     asked = self._devices_flag
     if self._accelerator_flag == "cpu" or type(self._accelerator_flag).__name__ == "CPUAccelerator":
         reject_more_than_processes(asked)
-    original(self)
+    with hand_on(vars(self).pop("_northbridge_found", None)):  # popped: a connector may be pickled
+        original(self)
     if is_ours(self.accelerator):
         devices.settle_devices(namespace, self, asked)
 

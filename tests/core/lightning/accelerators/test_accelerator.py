@@ -95,6 +95,21 @@ def test_devices_that_are_absent_are_refused(build: Build, monkeypatch: pytest.M
         build(accelerator="cpu_sim", devices=3)
 
 
+def test_handed_on_backend_is_not_looked_up(accelerator_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connector has found it: Lightning's questions neither look the name up again nor count the devices again."""
+    asked = accelerator_class.of("cpu_sim")
+    found = room.load_with_hardware("cpu_sim")
+    for each in ("get", "load", "loaded", "detect"):
+        monkeypatch.setattr(room, each, lambda *_, each=each: pytest.fail(f"{each}() was called"))
+
+    with room.hand_on((found[0], 3)):
+        assert asked.is_available()
+        assert asked.parse_devices("auto") == [0, 1, 2]
+        assert [str(each) for each in asked.get_parallel_devices([2])] == ["cpu_sim:2"]
+        with pytest.raises(pytest.fail.Exception, match=r"loaded\(\)"):
+            accelerator_class.of("acme").is_available()
+
+
 def test_auto_takes_every_device_in_a_notebook_one(accelerator_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORTHBRIDGE_CPU_SIM_DEVICES", "3")
     everywhere = accelerator_class.of("cpu_sim").auto_device_count()
