@@ -115,7 +115,9 @@ def section(title: str, stations: list[str]) -> str:
     """Return the lines of a walk for the page; a station that is new there gets its docstring's first line."""
     told = dict(re.findall(r"^\d+\. `(.*?)`: (.*)$", SECTIONS[title], re.MULTILINE))
     said = [told.get(each) or pydoc.splitdoc(inspect.getdoc(pkgutil.resolve_name(each)) or "")[0] for each in stations]
-    return "".join(f"{number}. `{each}`: {what}\n" for number, (each, what) in enumerate(zip(stations, said), 1))
+    return "".join(
+        f"{number}. `{each}`: {what}\n" for number, (each, what) in enumerate(zip(stations, said, strict=True), 1)
+    )
 
 
 @OF_A_NEWER_PYTHON

@@ -31,6 +31,7 @@ _REACH_SECONDS = 5.0
 _LATE_SECONDS = 2.0  # for the other answers, after two that differ: the error is to name every rank
 _READ_SECONDS = 10.0  # for the other ranks to read why rank 0 fails, before its store is gone
 _LOOK_SECONDS = 0.01
+_LONGEST_LOOK_SECONDS = 0.1  # between two looks of rank 0, if nothing happens
 _ROOM = "northbridge/meeting"
 _VERDICT, _AGREED = "verdict", "agreed"
 _FIX = "give the same accelerator= and process_group_backend= on every node"
@@ -61,7 +62,7 @@ def meet(
     if store is not None:
         meeting = _Meeting(store, patience)
     elif os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        meeting = _TorchrunsMeeting(rank, world_size, patience)
+        meeting = _AgentMeeting(rank, world_size, patience)
     elif world_size == 1:
         return None
     else:
@@ -76,10 +77,40 @@ def meet(
         meeting.leave()
 
 
+class _Messages:
+    """Texts in a store, each under the next number: one look finds those of any number of ranks."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store, self._name = store, name
+        self._seen: int | None = None
+        self._unread: list[str] = []
+
+    def put(self, text: str) -> None:
+        """Add one text."""
+        self._store.set(f"{self._name}/{self._store.add(f'{self._name}/count', 1)}", text)
+
+    def read(self) -> list[str]:
+        """Return the texts that have come since the last call; one rank alone may read."""
+        if self._seen is None:  # a rank 0 of an attempt before may have read some, in torchrun's store
+            self._seen = self._store.add(f"{self._name}/seen", 0)
+        count = self._store.add(f"{self._name}/count", 0)
+        self._unread += [f"{self._name}/{number}" for number in range(self._seen + 1, count + 1)]
+        self._seen = max(self._seen, count)
+        here = self._unread
+        if here and not self._store.check(here):  # a rank has a number, and no text yet
+            here = [each for each in here if self._store.check([each])]
+        if not here:
+            return []
+        self._unread = sorted({*self._unread} - {*here})
+        found = self._store.multi_get(here)
+        self._store.add(f"{self._name}/seen", len(found))
+        return [each.decode(errors="replace") for each in found]
+
+
 class _Meeting:
     """A store that the ranks were given, and which of them have reached it is not known."""
 
-    has_users_address = False
+    is_at_master_addr = False
 
     def __init__(self, store: Store, patience: timedelta) -> None:
         from torch._C._distributed_c10d import PrefixStore
@@ -87,6 +118,7 @@ class _Meeting:
         self.patience = patience
         self.group_store = store
         self.store: Store = PrefixStore("northbridge/chips", store)
+        self.answers = _Messages(self.store, "answers")
 
     @property
     def seconds_of_rank_0(self) -> float:
@@ -95,18 +127,17 @@ class _Meeting:
 
     def leave(self) -> None:
         """Let the store go: a traceback would keep it, and its port, as long as itself."""
-        del self.group_store, self.store
+        del self.group_store, self.store, self.answers
 
-    def is_complete(self, missing: Sequence[int]) -> bool:
-        """Wait a moment for the ranks ``missing``; return True once every rank is known to have reached the store."""
-        time.sleep(_LOOK_SECONDS if missing else 0.0)
+    def is_complete(self) -> bool:
+        """Return True once every rank is known to have reached the store."""
         return False
 
 
 class _OwnMeeting(_Meeting):
     """The store that rank 0 serves at MASTER_ADDR. The ranks of other strategies reach it, too."""
 
-    has_users_address = True
+    is_at_master_addr = True
 
     def __init__(self, rank: int, world_size: int, patience: timedelta) -> None:
         from torch._C._distributed_c10d import PrefixStore
@@ -127,12 +158,11 @@ class _OwnMeeting(_Meeting):
         """Time limit for the answer of rank 0: it answers as soon as it serves the store."""
         return min(ANSWER_SECONDS, super().seconds_of_rank_0)
 
-    def is_complete(self, missing: Sequence[int]) -> bool:
+    def is_complete(self) -> bool:
         """Wait some seconds until torch has counted as many connections to the store as there are ranks."""
         from torch.distributed import DistStoreError
 
         if self._all:
-            super().is_complete(missing)
             return True
         try:
             _serve(self._count, min(self.patience, timedelta(seconds=_REACH_SECONDS)), waits=True)
@@ -175,45 +205,44 @@ def _serve(count: int, timeout: timedelta, *, waits: bool) -> Store:
     )
 
 
-class _TorchrunsMeeting(_Meeting):
-    """The part of torchrun's store for the ranks of this attempt, under a word that rank 0 chooses."""
+class _AgentMeeting(_Meeting):
+    """The part of the torchrun agent's store for the ranks of this attempt, under a word that rank 0 chooses."""
 
     def __init__(self, rank: int, world_size: int, patience: timedelta) -> None:
         from torch._C._distributed_c10d import PrefixStore
         from torch.distributed.rendezvous import rendezvous
 
         self._whole, *_ = next(rendezvous("env://", rank, world_size, timeout=patience))
-        self._word = uuid4().hex if rank == 0 else _ask(self._whole, rank, patience)
+        self._questions = _Messages(self._whole, f"{_ROOM}/questions")
+        self._word = uuid4().hex if rank == 0 else self._ask(rank, patience)
         super().__init__(PrefixStore(f"northbridge/{self._word}", self._whole), patience)
+
+    def _ask(self, rank: int, patience: timedelta) -> str:
+        question = uuid4().hex
+        self._questions.put(question)
+        try:
+            with _saying_that_it_waits(rank, patience):
+                self._whole.wait([f"{_ROOM}/answer/{question}"], patience)
+        except RuntimeError as error:
+            raise CollectiveError(
+                f"rank {rank} waited {patience.total_seconds():g} s for rank 0. Fix: read torchrun's output"
+            ) from error
+        return self._whole.get(f"{_ROOM}/answer/{question}").decode()
 
     def leave(self) -> None:
         """Let the store go."""
         super().leave()
-        del self._whole
+        del self._whole, self._questions
 
-    def is_complete(self, missing: Sequence[int]) -> bool:
+    def is_complete(self) -> bool:
         """Tell the word to the ranks that ask for it.
 
         A question may be from an ended rank. Then no rank uses the word, and a newer question follows.
         """
-        for rank in missing:
-            if self._whole.check([f"{_ROOM}/question/{rank}"]):
-                question = self._whole.get(f"{_ROOM}/question/{rank}").decode()
-                self._whole.set(f"{_ROOM}/answer/{question}", self._word)
-        return super().is_complete(missing)
-
-
-def _ask(store: Store, rank: int, patience: timedelta) -> str:
-    question = uuid4().hex
-    store.set(f"{_ROOM}/question/{rank}", question)
-    try:
-        with _saying_that_it_waits(rank, patience):
-            store.wait([f"{_ROOM}/answer/{question}"], patience)
-    except RuntimeError as error:
-        raise CollectiveError(
-            f"rank {rank} waited {patience.total_seconds():g} s for rank 0. Fix: read torchrun's output"
-        ) from error
-    return store.get(f"{_ROOM}/answer/{question}").decode()
+        asked = self._questions.read()
+        if asked:
+            self._whole.multi_set([f"{_ROOM}/answer/{each}" for each in asked], [self._word] * len(asked))
+        return super().is_complete()
 
 
 def _compare(meeting: _Meeting, own: str, world_size: int, node_size: int) -> None:
@@ -227,7 +256,7 @@ def _compare(meeting: _Meeting, own: str, world_size: int, node_size: int) -> No
         read = [f"read/{rank}" for rank in answers if rank]
         deadline = time.monotonic() + _READ_SECONDS
         while read and not meeting.store.check(read) and time.monotonic() < deadline:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_LONGEST_LOOK_SECONDS)
         raise
     meeting.store.set(_VERDICT, _AGREED)
 
@@ -238,11 +267,16 @@ def _gather(meeting: _Meeting, answers: dict[int, str], world_size: int, node_si
     differ_at: float | None = None
     told = False
     missing = list(range(1, world_size))
+    pause = 0.0
     while missing:
-        if meeting.is_complete(missing) and complete_at is None:
+        time.sleep(pause)
+        if meeting.is_complete() and complete_at is None:
             complete_at = time.monotonic()
         now = time.monotonic()  # before the look: no rank is missing that has answered in time
-        answers.update(_read(meeting.store, missing))
+        new = meeting.answers.read()
+        pause = _LOOK_SECONDS if new else min(max(2 * pause, _LOOK_SECONDS), _LONGEST_LOOK_SECONDS)
+        for rank, _, trains_on in (each.partition(" ") for each in new):
+            answers[int(rank)] = shorten(trains_on)
         missing = [rank for rank in missing if rank not in answers]
         if len(set(answers.values())) > 1:
             differ_at = now if differ_at is None else differ_at
@@ -253,20 +287,12 @@ def _gather(meeting: _Meeting, answers: dict[int, str], world_size: int, node_si
             raise _error_of_silence(missing, min(ANSWER_SECONDS, limit), 0, answers[0])
         if missing and now - began > limit:
             found = f"{say_ranks(missing)} did not answer in {limit:g} s"
-            if meeting.has_users_address and max(answers) < node_size < world_size:
+            if meeting.is_at_master_addr and max(answers) < node_size < world_size:
                 raise TimeoutError(found)  # the address may lead the other nodes elsewhere
             raise CollectiveError(f"{found}: not started, or without a strategy of Northbridge. Fix: read their output")
         if missing and not told and now - began > ANSWER_SECONDS:
             told = True
             logger.warning("rank 0 still waits for %s, up to %g s", say_ranks(missing), limit)
-
-
-def _read(store: Store, missing: Sequence[int]) -> dict[int, str]:
-    keys = [str(rank) for rank in missing]
-    if not store.check(keys):  # one question for all, as a job may have thousands of ranks
-        keys = [key for key in keys if store.check([key])]
-    answers = store.multi_get(keys) if keys else []
-    return {int(key): shorten(answer.decode(errors="replace")) for key, answer in zip(keys, answers, strict=True)}
 
 
 def _reject_other_chips(answers: Mapping[int, str]) -> None:
@@ -293,7 +319,7 @@ def _answer(meeting: _Meeting, own: str, rank: int) -> None:
 
     store, seconds = meeting.store, meeting.seconds_of_rank_0
     try:
-        store.set(str(rank), own)
+        meeting.answers.put(f"{rank} {own}")
         store.wait(["0"], timedelta(seconds=seconds))
         seconds = meeting.patience.total_seconds() + 2 * ANSWER_SECONDS  # rank 0 gives up before
         store.wait([_VERDICT], timedelta(seconds=seconds))

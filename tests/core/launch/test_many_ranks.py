@@ -75,14 +75,16 @@ def test_8192_ranks_of_torchrun_agree_in_a_second(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
     begun = time.process_time()
     for rank in range(1, RANKS):
-        store.set(f"northbridge/meeting/question/{rank}", str(rank))
+        store.set(f"northbridge/meeting/questions/{rank}", str(rank))
+    store.add("northbridge/meeting/questions/count", RANKS - 1)
     stores: list[Store | None] = []
     first = threading.Thread(target=lambda: stores.append(meet("hpu (hccl)", rank=0, world_size=RANKS, timeout=None)))
     first.start()
     prefix = ""
     for rank in range(1, RANKS):
         prefix = f"northbridge/{store.get(f'northbridge/meeting/answer/{rank}').decode()}/northbridge/chips"
-        store.set(f"{prefix}/{rank}", "hpu (hccl)")
+        store.set(f"{prefix}/answers/{rank}", f"{rank} hpu (hccl)")
+    store.add(f"{prefix}/answers/count", RANKS - 1)
     first.join()
 
     assert stores[0]

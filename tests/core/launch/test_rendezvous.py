@@ -174,7 +174,7 @@ def test_rank_0_that_ends_meanwhile_is_named(begin: Meet, port: int) -> None:
     meeting = PrefixStore("northbridge/chips", store)
     meeting.set("0", "hpu (hccl)")
     rank = begin(1, 2)
-    meeting.wait(["1"])
+    meeting.wait(["answers/1"])
 
     del meeting, store
 
@@ -232,3 +232,78 @@ def test_ranks_in_a_given_store_are_compared(threads: ThreadPoolExecutor) -> Non
     ]
 
     assert errors(*ranks) == [f"rank 0 trains on hpu (hccl), rank 1 on sdaa (tccl){FIX}"] * 2
+
+
+class CountingStore(Store):
+    """A store in this process that notes each question to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.trips = HashStore(), list[str]()
+
+    def set(self, key: str, value: str) -> None:
+        self.trips.append("set")
+        self.inner.set(key, value)
+
+    def get(self, key: str) -> bytes:
+        self.trips.append("get")
+        return self.inner.get(key)
+
+    def add(self, key: str, value: int) -> int:
+        self.trips.append("add")
+        return self.inner.add(key, value)
+
+    def check(self, keys: list[str]) -> bool:
+        self.trips.append("check")
+        return self.inner.check(keys)
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        self.trips.append("multi_get")
+        return self.inner.multi_get(keys)
+
+
+def test_2000_ranks_are_asked_for_at_once(threads: ThreadPoolExecutor) -> None:
+    """Rank 0 shares its store with all ranks: to ask for each would be thousands of questions at each look."""
+    store, ranks = CountingStore(), 2000
+    messages = rendezvous._Messages(PrefixStore("northbridge/chips", store.inner), "answers")
+    first = threads.submit(rendezvous.meet, "hpu (hccl)", rank=0, world_size=ranks, timeout=SOON, store=store)
+
+    time.sleep(1)
+    waited = len(store.trips)
+    for rank in range(1, ranks):
+        messages.put(f"{rank} hpu (hccl)")
+    first.result()
+
+    assert 5 < waited <= 20
+    assert len(store.trips) < 100
+    assert store.inner.get("northbridge/chips/verdict") == b"agreed"
+
+
+def test_all_of_2000_silent_ranks_are_named(threads: ThreadPoolExecutor) -> None:
+    store = CountingStore()
+    messages = rendezvous._Messages(PrefixStore("northbridge/chips", store.inner), "answers")
+    messages.put("7 hpu (hccl)")
+
+    rank = threads.submit(
+        rendezvous.meet, "hpu (hccl)", rank=0, world_size=2000, timeout=timedelta(seconds=1), store=store
+    )
+    store.inner.wait(["northbridge/chips/verdict"])
+    store.inner.set("northbridge/chips/read/7", "")
+
+    (error,) = errors(rank)
+    assert error.startswith("ranks 1-6, 8-1999 did not answer in 1 s: ")
+    assert len(store.trips) < 40
+
+
+def test_rank_between_number_and_text_delays_no_other(threads: ThreadPoolExecutor) -> None:
+    """It has ended there: the others are read all the same."""
+    store = HashStore()
+    store.add("answers/count", 1)
+    messages = rendezvous._Messages(store, "answers")
+    messages.put("2 hpu (hccl)")
+
+    assert messages.read() == ["2 hpu (hccl)"]
+    assert messages.read() == []
+
+    store.set("answers/1", "1 hpu (hccl)")
+    assert messages.read() == ["1 hpu (hccl)"]
