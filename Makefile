@@ -84,7 +84,7 @@ docs: setup ## build the site into site/
 	@echo "to read it: python3 -m http.server --directory site"
 
 contract-npu: setup ## compare the contract of npu with a wheel of torch_npu: WHEEL=torch-npu==2.13.0; writes docs/reports/npu-contract.md
-	@$(RUN)/northbridge doctor npu --wheel $(or $(WHEEL),torch-npu==2.14.0) > docs/reports/npu-contract.md
+	@$(RUN)/python -m tools.contract npu $(or $(WHEEL),torch-npu==2.14.0) > docs/reports/npu-contract.md
 
 shown: setup chips ## run what docs/shown shows on the simulated chips again: doctor, hang, a report of conformance
 	@echo "make shown: about 3 minutes on 2 busy cores"

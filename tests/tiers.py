@@ -62,7 +62,7 @@ tests/conformance/ fast
 tests/core/contract/ fast
 tests/core/diagnostics/ full
     fast test_diagnosis.py test_environment.py test_table.py
-    standard test_backends.py test_namespaces.py test_wheel.py
+    standard test_backends.py test_namespaces.py
     standard test_training.py::test_the_simulated_chip_trains_on_one_card_and_on_two
 tests/core/discovery/ standard
     fast test_cards.py test_hooks.py test_installed.py test_stand_ins.py
@@ -136,6 +136,7 @@ tests/ops/ fast
     standard test_entries.py test_verdict.py::test_a_process_that_crashes
 tests/soak/ fast
     full test_rounds.py::test_killed_rank
+tests/tools/ standard
 tests/zoo/ fast
     full test_sample.py test_imports.py test_sharding.py
 """

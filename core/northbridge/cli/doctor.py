@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -45,22 +44,16 @@ def examine(
     train: Annotated[
         bool, typer.Option("--train", help="Train a tiny model on one card and on two, a minute each at most.")
     ] = False,
-    wheel: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHEEL",
-            help="Only compare the contract of NAME with a wheel of the vendor's, without installing it: a file, or a"
-            " requirement that pip downloads, such as torch-acme==2.1. Prints Markdown.",
-        ),
-    ] = None,
+    wheel: Annotated[str | None, typer.Option(hidden=True)] = None,
     load_timeout: LoadTimeout = report.LOAD_SECONDS,
 ) -> None:
     """Print and write the faults and their fixes."""
+    if wheel is not None:
+        asked = clean(f"{name or 'NAME'} {wheel}")
+        raise typer.BadParameter(f"--wheel is gone. Fix: python -m tools.contract {asked}, in a clone of Northbridge")
     if output is not None and not os.access(output.absolute().parent, os.W_OK):
         raise typer.BadParameter(clean(f"{output.absolute().parent} is not a writable folder"))
     report.choose(name)  # a wrong name or variable is an error before anything starts
-    if wheel is not None:
-        _compare(name, wheel, as_json=as_json, output=output)
     with spinner(quiet=as_json) as tell:
         found = report.examine(name, deep=True, acquire=acquire, training=train, load_seconds=load_timeout, tell=tell)
     text = json.dumps(clean_values(found.as_dict()), indent=2)
@@ -72,22 +65,6 @@ def examine(
         show(found, trained=train)
     _write(text, output)
     raise typer.Exit(found.exit_code)
-
-
-def _compare(name: str | None, wheel: str, *, as_json: bool, output: Path | None) -> NoReturn:
-    from northbridge.contract import WheelError
-    from northbridge.diagnostics.wheel import compare_with_wheel
-
-    if name is None:
-        raise typer.BadParameter("--wheel needs NAME: the backend whose contract is compared")
-    try:
-        compared = compare_with_wheel(name, wheel)
-    except WheelError as error:
-        raise typer.BadParameter(clean(str(error))) from None
-    text = json.dumps(clean_values({**asdict(compared), "exit_code": compared.exit_code}), indent=2)
-    print(text if as_json else "\n".join(compared.page()))
-    _write(text, output)
-    raise typer.Exit(compared.exit_code)
 
 
 def _write(text: str, output: Path | None) -> None:

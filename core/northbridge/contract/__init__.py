@@ -8,27 +8,20 @@ line: they are checked without one.
 from __future__ import annotations
 
 from northbridge.contract.check import Finding, check, check_line
-from northbridge.contract.comparison import Compared, compare
 from northbridge.contract.document import Contract, contract_of
 from northbridge.contract.implied import broken_defaults
 from northbridge.contract.rejection import cure, reject_broken, version_of
 from northbridge.contract.symbol import Symbol
-from northbridge.contract.wheel import Wheel, WheelError, download
 
 __all__ = [
-    "Compared",
     "Contract",
     "Finding",
     "Symbol",
-    "Wheel",
-    "WheelError",
     "broken_defaults",
     "check",
     "check_line",
-    "compare",
     "contract_of",
     "cure",
-    "download",
     "reject_broken",
     "version_of",
 ]

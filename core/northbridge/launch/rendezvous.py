@@ -212,7 +212,8 @@ class _AgentMeeting(_Meeting):
         from torch._C._distributed_c10d import PrefixStore
         from torch.distributed.rendezvous import rendezvous
 
-        self._whole, *_ = next(rendezvous("env://", rank, world_size, timeout=patience))
+        store, *_ = next(rendezvous("env://", rank, world_size, timeout=patience))
+        self._whole: Store = store
         self._questions = _Messages(self._whole, f"{_ROOM}/questions")
         self._word = uuid4().hex if rank == 0 else self._ask(rank, patience)
         super().__init__(PrefixStore(f"northbridge/{self._word}", self._whole), patience)

@@ -36,6 +36,12 @@ class TestTheCommand:
         assert run.returncode == 2
         assert "No such option: --jsom" in run.stderr
 
+    def test_doctors_wheel_says_where_it_went(self, tmp_path: Path) -> None:
+        run = northbridge(Site((), tmp_path), "doctor", "npu", "--wheel", "torch-npu==2.14.0")
+
+        assert run.returncode == 2
+        assert "--wheel is gone. Fix: python -m tools.contract npu torch-npu==2.14.0, in a clone" in flowing(run.stderr)
+
     @pytest.mark.parametrize("arguments", [["list"], ["list", "--no-probe"], ["list", "--json"]], ids=" ".join)
     def test_a_wrong_variable_is_one_line_and_wrong_usage(self, tmp_path: Path, arguments: list[str]) -> None:
         run = northbridge(Site((), tmp_path), *arguments, NORTHBRIDGE_DISABLE="cpu-sim")

@@ -10,7 +10,7 @@ from inspect import Signature
 
 from northbridge.contract.lookup import NotThereError
 from northbridge.contract.signature import parse
-from northbridge.contract.wheel import UnreadableError, Wheel
+from tools.wheel import UnreadableError, Wheel
 
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 

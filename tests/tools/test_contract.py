@@ -1,14 +1,19 @@
-"""A contract, compared with a wheel that is read as source."""
+"""``python -m tools.contract``: a contract, compared with a wheel that is read as source."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import zipfile
 from pathlib import Path
 
 import pytest
+from tools.contract import Compared, app, compare
+from tools.wheel import Wheel, WheelError, download
+from typer.testing import CliRunner
 
-from northbridge.contract import Compared, Contract, Wheel, WheelError, compare, download
+from northbridge.contract import Contract
 
 FILES = {
     "torch_acme/__init__.py": "import torch\n\ntorch._register_device_module('acme', torch_acme.acme)\n"
@@ -200,17 +205,17 @@ def test_a_file_that_cannot_be_read_ends_the_comparison(tmp_path: Path, change: 
 def test_a_wheel_is_read_up_to_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_wheel(tmp_path, {f"torch_acme/part_{number}.py": "x" * 600 for number in range(4)})
 
-    monkeypatch.setattr("northbridge.contract.wheel._MOST_PARSED", 1000)
+    monkeypatch.setattr("tools.wheel._MOST_PARSED", 1000)
     wheel = Wheel(path)
     wheel.tree("torch_acme.part_0")
     with pytest.raises(WheelError, match=r"has more than 0 MiB of source to read\. Fix: give another one"):
         wheel.tree("torch_acme.part_1")
 
-    monkeypatch.setattr("northbridge.contract.wheel._MOST_BYTES", 599)
+    monkeypatch.setattr("tools.wheel._MOST_BYTES", 599)
     with pytest.raises(LookupError, match=r"part_2.py is too large to read"):
         wheel.text("torch_acme.part_2")
 
-    monkeypatch.setattr("northbridge.contract.wheel._MOST_FILES", 3)
+    monkeypatch.setattr("tools.wheel._MOST_FILES", 3)
     with pytest.raises(WheelError, match=r"has 4 files, more than 3\. Fix: give another one"):
         Wheel(path)
 
@@ -221,7 +226,7 @@ def test_a_wheel_is_read_up_to_limits(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_pip_is_asked_for_named_wheels_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
     (tmp_path / "torch-acme-1.0.tar.gz").touch()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("northbridge.contract.wheel.run", pytest.fail)
+    monkeypatch.setattr("tools.wheel.run", pytest.fail)
 
     with pytest.raises(WheelError) as refusal:
         download(asked, tmp_path)
@@ -238,7 +243,7 @@ def test_a_failed_download_says_what_pip_said(tmp_path: Path, monkeypatch: pytes
         asked.append(command)
         return 1, b"ERROR: No matching distribution found for torch-acme==9"
 
-    monkeypatch.setattr("northbridge.contract.wheel.run", run)
+    monkeypatch.setattr("tools.wheel.run", run)
 
     with pytest.raises(WheelError) as refusal:
         download("torch-acme==9", tmp_path)
@@ -250,3 +255,82 @@ def test_a_failed_download_says_what_pip_said(tmp_path: Path, monkeypatch: pytes
     assert asked[0][1] == "-c"  # with -m, a pip.py of the working directory would be imported
     assert asked[0][3] == "download"
     assert asked[0][-2:] == ["--", "torch-acme==9"]
+
+
+MODULE = """
+raise SystemExit("this file was run")
+
+def device_count(): ...
+def set_device(device): ...
+def manual_seed_all(seed): ...
+"""
+
+
+@pytest.fixture
+def teco(tmp_path: Path) -> Path:
+    """A wheel that has some of what the backend for Teco relies on."""
+    return write_module(tmp_path / "torch_sdaa-3.3-py3-none-any.whl", "torch_sdaa")
+
+
+def write_module(path: Path, package: str) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{package}/__init__.py", f'torch._register_device_module("sdaa", {package}.sdaa)\n')
+        archive.writestr(f"{package}/sdaa.py", MODULE)
+    return path
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    ran = CliRunner().invoke(app, arguments)
+    return ran.exit_code, " ".join(re.sub(r"[│╭╮╰╯─]", " ", ran.output).split()) if ran.exit_code == 2 else ran.output
+
+
+def test_a_page_has_each_line_and_a_missing_name_fails(teco: Path) -> None:
+    code, page = run("sdaa", str(teco))
+
+    assert code == 1
+    assert page.startswith("# The contract of sdaa and torch_sdaa-3.3-py3-none-any.whl\n")
+    assert f"    python -m tools.contract sdaa {teco}\n" in page
+    assert re.search(r"^\d+ lines of contract.toml: \d+ holds, \d+ differs, \d+ absent, \d+ not readable$", page, re.M)
+    assert "| `torch.sdaa.device_count` | function | yes | holds | torch_sdaa/sdaa.py:4 |" in page
+    assert "| `torch.sdaa.get_rng_state` | function | yes | absent | torch_sdaa.sdaa has no 'get_rng_state' |" in page
+
+
+def test_the_lines_are_printed_as_json(teco: Path) -> None:
+    code, said = run("sdaa", str(teco), "--json")
+
+    found = json.loads(said)
+    assert (code, found["exit_code"], found["wheel"]) == (1, 1, teco.name)
+    verdicts = {each["name"]: each["verdict"] for each in found["lines"]}
+    assert (verdicts["torch.sdaa.set_device"], verdicts["torch.autocast"]) == ("holds", "not readable")
+
+
+def test_what_cannot_be_compared_is_wrong_usage(teco: Path, tmp_path: Path) -> None:
+    other = write_module(tmp_path / "torch_other-1-py3-none-any.whl", "torch_other")
+
+    assert run("cpu_sim", str(teco))[0] == 2
+    assert "has no contract.toml" in run("cpu_sim", str(teco))[1]
+    assert "no backend 'hpv' is installed" in run("hpv", str(teco))[1]
+    assert "is not a wheel" in run("sdaa", str(tmp_path / "none.whl"))[1]
+    assert "has no torch_sdaa. Fix: give a wheel of torch-sdaa" in run("sdaa", str(other))[1]
+
+
+def test_a_wheel_of_which_nothing_can_be_read_fails(tmp_path: Path) -> None:
+    path = tmp_path / "torch_sdaa-3.3-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("__init__", "sdaa"):
+            archive.writestr(f"torch_sdaa/{name}.py", "def (:")
+
+    code, page = run("sdaa", str(path))
+
+    assert code == 1
+    assert re.search(r"`torch.sdaa.device_count` \| function \| yes \| not readable \|", page)
+
+
+def test_a_parser_that_crashes_is_an_error(teco: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(teco.parent))
+    (teco.parent / "sitecustomize.py").write_text("import ast, os\nast.parse = lambda text: os.abort()\n")
+
+    code, said = run("sdaa", str(teco))
+
+    assert code == 2
+    assert f"{teco.name}: the process that read it was killed by SIGABRT. Fix: give another wheel" in said

@@ -1,0 +1,220 @@
+"""Compare a backend's contract with a wheel of the vendor's: ``python -m tools.contract npu torch-npu==2.14.0``.
+
+The wheel is read as source: nothing of it is installed or run.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Literal
+
+import typer
+
+from northbridge.contract import Contract, Symbol, contract_of
+from northbridge.contract.lookup import NotThereError
+from northbridge.contract.signature import IncomparableError, difference, parse
+from northbridge.discovery.declared import get
+from northbridge.discovery.installed import describe
+from northbridge.errors import NorthbridgeError
+from northbridge.processes import child
+from northbridge.processes.endings import describe_exit
+from northbridge.untrusted.text import clean, clean_values, shorten
+from tools.source import FUNCTION, Source, Thing
+from tools.wheel import UnreadableError, Wheel, WheelError, download
+
+app = typer.Typer(add_completion=False)
+
+Verdict = Literal["holds", "differs", "absent", "not readable"]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One line of the contract, and what the wheel's source says of it."""
+
+    line: int
+    name: str
+    kind: str
+    required: bool
+    verdict: Verdict
+    found: str
+    """Where it is, or what is wrong, or why source alone cannot tell."""
+
+    @property
+    def is_broken(self) -> bool:
+        """True if a run on this release would be refused."""
+        return self.required and self.verdict in ("differs", "absent")
+
+
+def compare(contract: Contract, wheel: Wheel, device_type: str) -> tuple[Compared, ...]:
+    """Compare each line with the wheel, in the order of the file; nothing of the wheel is run.
+
+    Raises :class:`WheelError` if a file of the wheel cannot be read, for then no line can be trusted.
+    """
+    source = Source(wheel, device_type)
+    compared = []
+    for symbol in contract.symbols:
+        verdict, found = _judge(symbol, source)
+        required = symbol.required and symbol.kind not in ("environment", "behaviour", "absent")
+        compared.append(Compared(contract.lines[symbol.name], symbol.name, symbol.kind, required, verdict, found))
+    return tuple(compared)
+
+
+def _judge(symbol: Symbol, source: Source) -> tuple[Verdict, str]:
+    if symbol.kind == "behaviour":
+        return "not readable", "a behaviour: it shows when it runs"
+    try:
+        if symbol.kind == "environment":
+            file = next(source.wheel.naming(symbol.name), None)
+            return ("absent", "no file names it") if file is None else ("holds", file)
+        thing = source.look_up(symbol.name)
+    except NotThereError as error:
+        return ("holds", "") if symbol.kind == "absent" else ("absent", str(error))
+    except UnreadableError as error:
+        return "not readable", str(error)
+    except RecursionError:
+        return "not readable", "its source is nested too deeply"
+    if symbol.kind == "absent":
+        return "differs", f"it is there: {source.place(thing)}"
+    try:
+        reason = _difference(symbol, thing, source)
+    except (UnreadableError, IncomparableError) as error:
+        return "not readable", f"{source.place(thing)}: {error}"
+    except (RecursionError, ValueError):  # the latter: a name twice among the parameters
+        return "not readable", f"{source.place(thing)}: it has no signature that can be read"
+    return ("differs", f"{source.place(thing)}: {reason}") if reason else ("holds", source.place(thing))
+
+
+def _difference(symbol: Symbol, thing: Thing, source: Source) -> str:
+    node = thing.node
+    if symbol.kind == "attribute":
+        return ""
+    if symbol.kind == "module":
+        return "" if node is None else "it is not a module"
+    if node is None:
+        return "it is a module"
+    if not isinstance(node, (ast.ClassDef, *FUNCTION)):
+        raise UnreadableError("it is made at run time")
+    if symbol.kind == "class" and not isinstance(node, ast.ClassDef):
+        return "it is not a class"
+    if not symbol.signature:
+        return ""
+    found = source.signature(thing)
+    reason = difference(parse(symbol.signature), found)
+    return f"{reason}: {found}" if reason else ""
+
+
+_READING = child.Stage("reading the wheel", 300.0, "")
+_VERDICTS: tuple[Verdict, ...] = ("holds", "differs", "absent", "not readable")
+
+
+@dataclass(frozen=True)
+class WheelReport:
+    """Each line of a backend's contract, and what the source in one wheel says of it."""
+
+    backend: str
+    contract: str
+    wheel: str
+    asked: str
+    lines: tuple[Compared, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a run on this release would be refused, or if no name could be read; else 0."""
+        names = [each.verdict for each in self.lines if each.kind in ("class", "function", "method", "attribute")]
+        unread = bool(names) and set(names) == {"not readable"}
+        return int(unread or any(each.is_broken for each in self.lines))
+
+    def page(self) -> Iterator[str]:
+        """Yield the lines of a page in Markdown."""
+        count = Counter[str](each.verdict for each in self.lines)
+        yield f"# The contract of {self.backend} and {shorten(self.wheel)}"
+        yield ""
+        yield f"    python -m tools.contract {self.backend} {shorten(self.asked)}"
+        yield ""
+        yield f"{len(self.lines)} lines of {self.contract}: " + ", ".join(
+            f"{count[verdict]} {verdict}" for verdict in _VERDICTS
+        )
+        yield ""
+        yield (
+            "The wheel was read as source: nothing of it was installed or run. *Not readable* is what shows at run time"
+            " alone."
+        )
+        yield ""
+        yield "| line | symbol | kind | required | verdict | where, or why |"
+        yield "|---|---|---|---|---|---|"
+        for each in self.lines:
+            required = "yes" if each.required else "no"
+            cells = (str(each.line), f"`{each.name}`", each.kind, required, each.verdict, each.found)
+            yield "| " + " | ".join(shorten(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def compare_with_wheel(name: str, asked: str) -> WheelReport:
+    """Compare the contract of backend ``name`` with the wheel ``asked``: a file, or what pip is to download.
+
+    A child process reads the wheel, because Python's parser can crash on source that was made for that. Raises
+    :class:`WheelError`, and the errors of a plugin that cannot be declared.
+    """
+    contract = contract_of(get(name), who=describe(name))
+    if contract is None:
+        raise WheelError(f"{describe(name)} has no contract.toml: there is nothing to compare")
+    with ExitStack() as stack:
+        given = Path(asked)
+        file = given if given.suffix == ".whl" else download(asked, Path(stack.enter_context(TemporaryDirectory())))
+        question = f"from tools.contract import answer; answer({name!r}, {str(file.absolute())!r})"
+        reply = child.ask(question, {}, start=_READING)
+    if reply.ending:
+        ended = "took too long" if reply.exit_code is None else describe_exit(reply.exit_code)
+        raise WheelError(f"{file.name}: the process that read it {ended}. Fix: give another wheel")
+    if "error" in reply.facts:
+        raise WheelError(reply.facts["error"])
+    lines = tuple(Compared(**each) for each in reply.facts["lines"])
+    return WheelReport(name, contract.path.name, file.name, asked, lines)
+
+
+def answer(name: str, file: str) -> None:
+    """Report each line of the contract of backend ``name`` from this process, a child, and end it."""
+    report = child.Reporter()
+    warnings.simplefilter("ignore")  # the parser's, of a vendor's source
+    backend = get(name)
+    contract = contract_of(backend, who=describe(name))
+    assert contract is not None
+    try:
+        wheel = Wheel(Path(file))
+        if not any(package in wheel.modules for package in contract.packages):
+            names = " or ".join(contract.distributions or contract.packages)
+            raise WheelError(f"{wheel.name} has no {' or '.join(contract.packages)}. Fix: give a wheel of {names}")
+        lines = compare(contract, wheel, backend.device.type)
+    except WheelError as error:
+        report.end(error=str(error))
+    report.end(lines=[asdict(each) for each in lines])
+
+
+@app.command()
+def main(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The backend.")],
+    wheel: Annotated[
+        str,
+        typer.Argument(metavar="WHEEL", help="A file, or a requirement that pip downloads, such as torch-acme==2.1."),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of Markdown.")] = False,
+) -> None:
+    """Compare the contract of NAME with WHEEL; the exit code is 1 if a line that the backend needs is wrong."""
+    try:
+        compared = compare_with_wheel(name, wheel)
+    except (WheelError, NorthbridgeError) as error:
+        raise typer.BadParameter(clean(str(error))) from None
+    found = {**asdict(compared), "exit_code": compared.exit_code}
+    print(json.dumps(clean_values(found), indent=2) if as_json else "\n".join(compared.page()))
+    raise typer.Exit(compared.exit_code)
+
+
+if __name__ == "__main__":
+    app()
