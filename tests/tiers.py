@@ -80,7 +80,7 @@ tests/core/lightning/ standard
     full plugins/test_checkpoint_io.py::test_spawning_process_saves_after_its_ranks
     full plugins/test_float8.py::test_torchao plugins/test_float8_inference.py::test_a_model
 tests/core/processes/ fast
-    standard test_child.py test_python_start.py test_queue.py
+    standard test_child.py test_python_start.py
 tests/core/untrusted/ fast
     standard test_terminal.py::test_no_other_console_is_made_in_the_core
 tests/backends/cpu_sim/ standard

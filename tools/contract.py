@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 import typer
 
 from northbridge.contract import Contract, Symbol, contract_of
-from northbridge.contract.lookup import NotThereError
+from northbridge.contract.check import NotThereError
 from northbridge.contract.signature import IncomparableError, difference, parse
 from northbridge.discovery.declared import get
 from northbridge.discovery.installed import describe

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from inspect import Signature
 
-from northbridge.contract.lookup import NotThereError
+from northbridge.contract.check import NotThereError
 from northbridge.contract.signature import parse
 from tools.wheel import UnreadableError, Wheel
 

@@ -7,11 +7,9 @@ line: they are checked without one.
 
 from __future__ import annotations
 
-from northbridge.contract.check import Finding, check, check_line
-from northbridge.contract.document import Contract, contract_of
+from northbridge.contract.check import Finding, check, check_line, cure, reject_broken, version_of
+from northbridge.contract.document import Contract, Symbol, contract_of
 from northbridge.contract.implied import broken_defaults
-from northbridge.contract.rejection import cure, reject_broken, version_of
-from northbridge.contract.symbol import Symbol
 
 __all__ = [
     "Contract",

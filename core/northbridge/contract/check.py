@@ -1,16 +1,73 @@
-"""Check of each line of a contract against the software that this process has loaded."""
+"""Check of a contract against the software that this process has loaded, for the doctor and before a run."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import distributions
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Literal
 
-from northbridge.contract.document import Contract
-from northbridge.contract.lookup import NotThereError, look_up
+from northbridge.contract.document import Contract, Symbol
 from northbridge.contract.signature import IncomparableError, difference, is_kind_of, parse, signature_of
-from northbridge.contract.symbol import Symbol
+from northbridge.errors import ContractError
 from northbridge.processes.endings import describe_error
+
+
+class NotThereError(LookupError):
+    """The software does not have the name; the text says where the search ended."""
+
+
+class NotLoadedError(LookupError):
+    """The module is installed, but has not been imported in this process."""
+
+
+def look_up(name: str, *, importing: bool) -> object:
+    """Return the object called ``name``; calls nothing. ``importing`` allows imports of modules on the way.
+
+    Raises :class:`NotThereError` or :class:`NotLoadedError`.
+    """
+    path, *parts = name.split(".")
+    value: object = _module(path, importing=importing)
+    for part in parts:
+        value = _member(value, path, part, importing=importing)
+        path = f"{path}.{part}"
+    return value
+
+
+def _member(owner: object, path: str, part: str, *, importing: bool) -> object:
+    if isinstance(owner, ModuleType):
+        # Bypasses the module's own __getattribute__ and __getattr__, which may do more than look.
+        members = object.__getattribute__(owner, "__dict__")
+        if part in members:
+            return members[part]
+    try:
+        return getattr(owner, part)
+    except AttributeError:
+        pass
+    except Exception as error:
+        raise NotThereError(f"reading {path}.{part} raised {describe_error(error)}") from error
+    if not hasattr(owner, "__path__"):
+        raise NotThereError(f"{path} has no {part!r}")
+    # By the package's own name: torch.acme may be the module torch_acme.device.
+    return _module(f"{getattr(owner, '__name__', path)}.{part}", importing=importing, missing=f"{path} has no {part!r}")
+
+
+def _module(name: str, *, importing: bool, missing: str = "") -> object:
+    module = sys.modules.get(name)
+    if module is not None:
+        return module
+    if find_spec(name) is None:
+        raise NotThereError(missing or f"there is no module {name!r}")
+    if not importing:
+        raise NotLoadedError(f"{name} has not been imported")
+    try:
+        return import_module(name)
+    except (Exception, SystemExit) as error:
+        raise NotThereError(f"import {name} raised {describe_error(error)}") from error
+
 
 LineVerdict = Literal["holds", "wrong", "note", "unchecked"]
 
@@ -115,3 +172,48 @@ def _try(symbol: Symbol, function: Any) -> tuple[LineVerdict, str]:
     if not is_kind_of(result, returns):
         return "wrong", f"called, it returned {shown}, a {type(result).__name__}"
     return "holds", f"called, it returned {shown}"
+
+
+def reject_broken(contract: Contract) -> None:
+    """Raise :class:`ContractError` if a required symbol is missing, or cannot be called as the contract says.
+
+    Called by the core after ``Bridge.load()``. Acquires no card: imports nothing, calls nothing, and reads no attribute
+    that acquires one. A module that this process has not imported is not checked, but it must be installed.
+    """
+    wrong = [(symbol, reason) for symbol in contract.symbols if (reason := _reason_against(symbol))]
+    if not wrong:
+        return
+    symbol, reason = wrong[0]
+    found = [f"{each} {version_of(each)}" if version_of(each) else f"no {each}" for each in contract.distributions]
+    installed = ", ".join(found) or f"no distribution of {contract.vendor}'s"
+    line = f"{contract.place(symbol)} ({symbol.evidence}, {symbol.source})"
+    more = f", and so are {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    fix = f"run `northbridge doctor {contract.backend}`, and {cure(contract.vendor, symbol.since)}"
+    raise ContractError(
+        f"{contract.who} needs {symbol}, and {reason}; found {installed}. {line} is wrong{more}. Fix: {fix}",
+        backend=contract.backend,
+    )
+
+
+def cure(vendor: str, since: str) -> str:
+    """Return the fix for a line that is wrong here; ``since`` is the release in which it was read, if known."""
+    known = f" ({since} is known to)" if since else ""
+    return f"install a release of {vendor}'s software that has it{known}, or tell the backend's author"
+
+
+def _reason_against(symbol: Symbol) -> str:
+    if not symbol.required or symbol.kind in ("environment", "behaviour", "absent"):
+        return ""
+    if symbol.acquires and symbol.kind == "attribute":
+        return ""
+    try:
+        return disagreement(symbol, look_up(symbol.name, importing=False))
+    except NotThereError as error:
+        return str(error)
+    except (NotLoadedError, IncomparableError):
+        return ""
+
+
+def version_of(distribution: str) -> str | None:
+    """Return the version of ``distribution``; None if it is not installed."""
+    return next((found.version for found in distributions(name=distribution)), None)

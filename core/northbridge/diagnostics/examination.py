@@ -31,7 +31,7 @@ from northbridge.settings import CoreSettings
 if TYPE_CHECKING:
     from northbridge.backend import Backend
     from northbridge.bridge import Bridge
-    from northbridge.processes.queue import Queue
+    from northbridge.processes.child import Queue
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from northbridge.processes.child import Reply, Reporter, Stage
 if TYPE_CHECKING:
     from northbridge.diagnostics.selection import Selection
     from northbridge.lightning.namespaces import Namespace
-    from northbridge.processes.queue import Queue
+    from northbridge.processes.child import Queue
 
 NamespaceStatus = Literal[
     "registered", "left alone", "not registered", "off", "malicious", "broken", "not installed", "not asked"

@@ -20,7 +20,7 @@ from northbridge.diagnostics.selection import WITHOUT_TORCH
 
 if TYPE_CHECKING:
     from northbridge.process_record import Entry
-    from northbridge.processes.queue import Tell
+    from northbridge.processes.child import Tell
 
 LOAD_SECONDS = 600.0
 """Time limit for loading one backend's software: a chip that is compiled on first use takes minutes."""
@@ -49,7 +49,7 @@ def examine(
     Raises :class:`BackendNotFoundError` and :class:`SettingsError`.
     """
     from northbridge.diagnostics import examination, namespaces
-    from northbridge.processes.queue import Queue
+    from northbridge.processes.child import Queue
 
     chosen = choose(name)
     depth = examination.Depth(load_seconds, everything=deep, acquire=acquire)

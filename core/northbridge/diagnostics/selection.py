@@ -11,7 +11,7 @@ from northbridge.processes.child import Reply, Reporter, Stage
 
 if TYPE_CHECKING:
     from northbridge.lightning.namespaces import Namespace
-    from northbridge.processes.queue import Queue
+    from northbridge.processes.child import Queue
 
 STAGE = "auto"
 _PATIENCE = "check the drivers, or try again once each chip is compiled"

@@ -17,7 +17,7 @@ from northbridge.processes.environment import import_path
 if TYPE_CHECKING:
     from northbridge.diagnostics.backends import BackendReport
     from northbridge.lightning.namespaces import Namespace
-    from northbridge.processes.queue import Queue
+    from northbridge.processes.child import Queue
 
 TRAIN_SECONDS = 60.0
 """Time limit for one training, after the software is loaded."""

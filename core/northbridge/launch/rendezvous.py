@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Timer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from northbridge.errors import CollectiveError
@@ -242,7 +242,8 @@ class _AgentMeeting(_Meeting):
         """
         asked = self._questions.read()
         if asked:
-            self._whole.multi_set([f"{_ROOM}/answer/{each}" for each in asked], [self._word] * len(asked))
+            whole: Any = self._whole  # torch's stub lacks multi_set
+            whole.multi_set([f"{_ROOM}/answer/{each}" for each in asked], [self._word] * len(asked))
         return super().is_complete()
 
 

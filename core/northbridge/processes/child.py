@@ -1,7 +1,7 @@
 """The one engine for work in child processes, which protects this process from their crashes, hangs and output.
 
 A child answers in stages, each with its own time limit: a driver must answer at once, but software may compile for
-minutes.
+minutes. A queue runs a few children at a time.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, Any, NoReturn, Protocol
+from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol
 
 from northbridge.processes.endings import cpu_seconds, describe_exit, kill_session, last_words
 from northbridge.processes.environment import python_command
@@ -212,3 +213,32 @@ def _started(
     )
     with killed_at_end(process), process.stdin or nullcontext():
         yield process
+
+
+if TYPE_CHECKING:
+    Tell = Callable[[str, str], None]
+    """Called with the subject and the stage of a question; the stage is empty when the answer is there."""
+
+
+class Queue(ThreadPoolExecutor):
+    """Threads that ask children, a few at a time. At the end of this context, the children end too."""
+
+    def __init__(self, tell: Tell) -> None:
+        # Each child imports torch: more children than cores would only exceed each other's limits.
+        super().__init__(min(4, max(2, os.cpu_count() or 2)))
+        self._tell, self._one_at_a_time, self._stop = tell, threading.Lock(), threading.Event()
+
+    def __exit__(self, *_error: object) -> None:
+        self._stop.set()
+        self.shutdown(cancel_futures=True)
+
+    def ask(self, who: str, question: str, stages: Mapping[str, Stage]) -> Reply:
+        """Let a child answer ``question`` about ``who``. Raises :class:`Stopped`."""
+
+        def tell(what: str) -> None:
+            with self._one_at_a_time:
+                self._tell(who, what)
+
+        reply = ask(question, stages, tell, stop=self._stop)
+        tell("")
+        return reply

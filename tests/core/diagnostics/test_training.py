@@ -17,8 +17,7 @@ from northbridge.diagnostics.backends import BackendReport, BackendRow
 from northbridge.diagnostics.training import SelfTest, train
 from northbridge.lightning.namespaces import NAMESPACES
 from northbridge.lightning.versions import INSTALL
-from northbridge.processes.child import Reply, Stage
-from northbridge.processes.queue import Queue
+from northbridge.processes.child import Queue, Reply, Stage
 
 READY = BackendReport(BackendRow("acme", "1.0", "northbridge-acme", "ready", True, 2, False))
 PASSED = {"device": "acme:0", "first_loss": 1.7, "last_loss": 0.1, "seconds": 0.5, "equal": True}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 from tests.core.command import NO_CHIP, assert_children_end, backend, beside, flowing, northbridge, row
 from tests.core.conftest import Install, Site
 
-from northbridge.processes.child import Reply, Stage, ask
+from northbridge.processes.child import Queue, Reply, Stage, Stopped, ask
 
 _HANG_IN_LOAD = "Software.load = lambda self: threading.Event().wait()"
 
@@ -116,3 +118,36 @@ def test_the_end_of_the_command_is_the_end_of_what_it_asked(
     environ = {**os.environ, **NO_CHIP, "PYTHONPATH": os.pathsep.join(map(str, site.folders))}
 
     assert_children_end(["list"], environ, alive, number, code)
+
+
+_HANGS = "import threading; from northbridge.processes.child import Reporter; Reporter().begin('hang');"
+_HANGS += " threading.Event().wait()"
+
+
+def test_queue_interrupted() -> None:
+    begun, asked = threading.Event(), list[Future[Reply]]()
+
+    def tell(_who: str, what: str) -> None:
+        if what == "hanging":
+            begun.set()
+
+    def interrupted() -> None:
+        with Queue(tell) as queue:
+            stages = {"hang": Stage("hanging", 60.0, "wait")}
+            asked.extend(queue.submit(queue.ask, "acme", _HANGS, stages) for _ in range(9))
+            begun.wait(30)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+
+    assert begun.is_set()
+    assert all(each.cancelled() or isinstance(each.exception(), Stopped) for each in asked)
+
+
+def test_queue_answers_side_by_side() -> None:
+    tells = "from northbridge.processes.child import Reporter; Reporter().end(number={})"
+    with Queue(lambda _who, _what: None) as queue:
+        asked = [queue.submit(queue.ask, str(number), tells.format(number), {}) for number in range(3)]
+
+        assert [each.result() for each in asked] == [Reply({"number": number}) for number in range(3)]

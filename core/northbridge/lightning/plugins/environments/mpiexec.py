@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 from northbridge.launch.meeting_point import find_address, find_port
-from northbridge.launch.mpiexec import starts_ranks
-from northbridge.launch.placement import Place, find_place, infer_shape
+from northbridge.launch.mpiexec import Place, find_place, infer_shape, starts_ranks
 from northbridge.lightning.namespaces import _NamespaceMixin
 
 
