@@ -65,7 +65,7 @@ tests/core/diagnostics/ full
     standard test_backends.py test_namespaces.py
     standard test_training.py::test_the_simulated_chip_trains_on_one_card_and_on_two
 tests/core/discovery/ standard
-    fast test_cards.py test_hooks.py test_installed.py test_stand_ins.py
+    fast test_hooks.py test_installed.py test_stand_ins.py
 tests/core/flight_recorder/ fast
     full recording/test_recorder.py
 tests/core/graphs/ standard

@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     )
     from northbridge.collective import Collective as Collective
     from northbridge.device import Device as Device
+    from northbridge.discovery.cards import device_users as device_users, run_tool as run_tool
     from northbridge.discovery.declared import get as get
-    from northbridge.discovery.device_users import device_users as device_users
     from northbridge.discovery.installed import Plugin as Plugin, installed as installed
     from northbridge.discovery.named import load as load
     from northbridge.discovery.present import available as available
-    from northbridge.discovery.vendor_tool import run_tool as run_tool
     from northbridge.errors import (
         AmbiguousAcceleratorError as AmbiguousAcceleratorError,
         ArgumentsError as ArgumentsError,

@@ -1,12 +1,20 @@
-"""On how many cards devices lie, for people to read."""
+"""A vendor's cards: their number, the processes that use them, and the command that lists them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
 
 import pytest
+from tests.scripts import start_python
 
 import northbridge
+from northbridge import device_users
 from northbridge.discovery.cards import counted_cards, on_cards
 
 
@@ -53,3 +61,145 @@ def test_unknown_cards_are_recorded_and_stop_nothing() -> None:
 @pytest.mark.parametrize(("cards", "words"), [(None, ""), (1, " (1 card)"), (8, " (8 cards)")])
 def test_cards_follow_the_number_of_devices(cards: int | None, words: str) -> None:
     assert on_cards(cards) == words
+
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which files a process has open")
+
+
+def pattern(folder: Path) -> re.Pattern[str]:
+    return re.compile(re.escape(str(folder)) + r"/card(\d+)$")
+
+
+def test_user_of_a_card_is_found_with_its_command(tmp_path: Path) -> None:
+    card = tmp_path / "card3"
+    card.touch()
+    hold = f"file = open({str(card)!r}); print('holds', flush=True); input()"
+    with start_python("-c", hold, stdin=subprocess.PIPE, stderr=None) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "holds\n"
+
+        found = device_users(pattern(tmp_path))
+
+        holder.kill()
+    assert set(found) == {holder.pid}
+    number, command = found[holder.pid]
+    assert number == 3
+    assert command.startswith(Path(sys.executable).name + " -c file = open(")
+    assert command.endswith(" …")
+    assert len(command) <= 80
+
+
+def test_a_command_from_deep_folders_still_tells_its_script(tmp_path: Path) -> None:
+    card, script = tmp_path / "card0", tmp_path / ("deep" * 20) / "train.py"
+    script.parent.mkdir()
+    script.write_text(f"file = open({str(card)!r}, 'w'); print('holds', flush=True); input()")
+    with subprocess.Popen([sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"holds\n"
+
+        found = device_users(pattern(tmp_path))
+
+        holder.kill()
+    assert found == {holder.pid: (0, f"{Path(sys.executable).name} train.py")}
+
+
+def test_this_process_is_one_too(tmp_path: Path) -> None:
+    with open(tmp_path / "card0", "w"):
+        assert set(device_users(pattern(tmp_path))) == {os.getpid()}
+
+
+def test_where_nobody_holds_any_nothing_is_found(tmp_path: Path) -> None:
+    (tmp_path / "card0").touch()
+
+    assert device_users(pattern(tmp_path)) == {}
+
+
+def test_only_the_cards_of_ones_own_server_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder in (own, other):
+        folder.mkdir()
+    simulation = northbridge.Simulation({}, dev=lambda: own)
+    monkeypatch.setattr("northbridge.discovery.simulated._simulations", {"anvil": simulation})
+
+    with open(own / "anvil1", "w"), open(other / "anvil2", "w"):
+        found = device_users(re.compile(r"^/dev/anvil(\d+)$"))
+
+    assert {pid: number for pid, (number, _) in found.items()} == {os.getpid(): 1}
+
+
+Tool = Callable[[str], None]
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
+    """Install the command `acme-smi`, a shell script, for this process."""
+
+    def install(script: str) -> None:
+        file = tmp_path / "acme-smi"
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+    return install
+
+
+def ask(*arguments: str, limit_s: float = 10.0) -> str | None:
+    return northbridge.run_tool("acme-smi", *arguments, backend="acme", limit_s=limit_s)
+
+
+def refusal(limit_s: float = 10.0) -> str:
+    with pytest.raises(northbridge.DetectionError) as caught:
+        ask("-q", limit_s=limit_s)
+    assert caught.value.backend == "acme"
+    return str(caught.value)
+
+
+def test_what_it_prints_is_returned_in_the_language_of_programs(tool: Tool) -> None:
+    tool('echo "$1 $LC_ALL"; echo warned >&2')
+
+    assert ask("-q") == "-q C\nwarned\n"
+
+
+def test_one_that_is_not_installed_is_not_an_error() -> None:
+    assert ask() is None
+
+
+def test_one_that_fails_is_told_with_its_last_words(tool: Tool) -> None:
+    tool("echo starting; echo no driver >&2; exit 3")
+
+    assert refusal() == ("`acme-smi -q` ended with exit code 3 (no driver). Fix: check the driver and your permissions")
+
+
+def test_one_that_says_nothing_and_fails_is_told_all_the_same(tool: Tool) -> None:
+    tool("kill -9 $$")
+
+    assert refusal().startswith("`acme-smi -q` was killed by SIGKILL (no output).")
+
+
+def test_one_that_hangs_is_ended_with_what_it_has_started(tool: Tool) -> None:
+    tool("sleep 100 & echo waiting; wait")
+
+    started = time.monotonic()
+    assert refusal(limit_s=0.5) == "`acme-smi -q` took longer than 0.5 s. Fix: check the driver"
+    assert time.monotonic() - started < 50
+
+
+def test_a_process_that_it_leaves_behind_holds_nobody_up(tool: Tool) -> None:
+    tool("sleep 100 & echo done")
+
+    started = time.monotonic()
+    assert ask() == "done\n"
+    assert time.monotonic() - started < 50
+
+
+def test_one_that_is_not_a_program_of_this_machine_is_told(tool: Tool, tmp_path: Path) -> None:
+    tool("")
+    (tmp_path / "acme-smi").write_bytes(b"\x7fELF nonsense")
+
+    assert refusal().startswith("`acme-smi -q` could not be started: [Errno 8] Exec format error")
+
+
+def test_what_is_not_text_is_read_as_far_as_it_goes(tool: Tool) -> None:
+    tool("printf 'card \\377'")
+
+    assert ask() == "card \ufffd"
