@@ -54,11 +54,12 @@ gpu: ## run examples/vendor_cuda on this machine's GPU, offline and in nine minu
 gpu-wheels: setup ## put the wheels that `make gpu` installs into .gpu, to be copied to a machine without a network
 	@$(RUN)/python -m tests.gpu.prepare $(ARGS)
 
-check: setup ## run the linter, the formatter, both type checkers, and the checks of words, dependencies and configuration
+check: setup ## run the linter, the formatter, both type checkers, and the checks of words, imports, dependencies and configuration
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/codespell
 	$(RUN)/python -m tests.words
+	$(RUN)/lint-imports --no-cache --no-logo
 	$(RUN)/deptry core
 	@for folder in $(filter-out .,$(FOLDERS)); do (cd $$folder && $(CURDIR)/$(RUN)/deptry .) || exit; done
 	$(RUN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/tests.yml \

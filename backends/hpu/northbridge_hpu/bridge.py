@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from types import MappingProxyType
 
 import northbridge
-from northbridge_hpu import cards
+import northbridge_hpu.cards as cards
 from northbridge_hpu.settings import HPUSettings
 
 _WRITTEN_BY_IMPORT = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import northbridge
-from northbridge_hpu import cards
+import northbridge_hpu.cards as cards
 
 if TYPE_CHECKING:
     import torch

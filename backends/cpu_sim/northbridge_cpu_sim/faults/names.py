@@ -7,7 +7,7 @@ from typing import get_args
 
 import torch
 
-from northbridge_cpu_sim.simulation.simulated_device import Call
+from northbridge_cpu_sim.collective import Call
 
 SYNCHRONIZE = "synchronize"
 CALLS: frozenset[str] = frozenset(get_args(Call))

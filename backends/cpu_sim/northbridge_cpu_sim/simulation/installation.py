@@ -14,7 +14,7 @@ from torch.autograd import Variable
 from torch.utils.backend_registration import generate_methods_for_privateuse1_backend, rename_privateuse1_backend
 
 import northbridge
-from northbridge_cpu_sim import module as cuda_like
+import northbridge_cpu_sim.module as cuda_like
 from northbridge_cpu_sim.build.extension import build
 from northbridge_cpu_sim.build.host import check_sole_accelerator
 from northbridge_cpu_sim.build.recipe import recipe_for

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import pydantic
 from typing_extensions import Self
 
+from northbridge_cpu_sim.collective import Call
 from northbridge_cpu_sim.settings import Count, Label, Memory, SimSettings
 from northbridge_cpu_sim.simulation.device_file import check, read_table
 
@@ -19,27 +20,6 @@ Other = Literal[
 ]
 Dtype = Literal[Floating, Integer, Other]
 Reduction = Literal["sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum"]
-Call = Literal[
-    "all_gather",
-    "all_gather_coalesced",
-    "all_gather_into_tensor",
-    "all_gather_into_tensor_coalesced",
-    "all_reduce",
-    "all_reduce_coalesced",
-    "all_to_all",
-    "all_to_all_single",
-    "barrier",
-    "broadcast",
-    "gather",
-    "recv",
-    "recv_anysource",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "reduce_scatter_tensor_coalesced",
-    "scatter",
-    "send",
-]
 Key = Literal["HPU", "XPU"]
 Sentence = Annotated[str, pydantic.Field(min_length=1)]
 
