@@ -84,9 +84,9 @@ tests/core/processes/ fast
 tests/core/untrusted/ fast
     standard test_terminal.py::test_no_other_console_is_made_in_the_core
 tests/backends/cpu_sim/ standard
-    fast build/test_cache.py build/test_compiler.py faults/test_plan.py test_settings.py
+    fast build/test_cache.py build/test_recipe.py faults/test_plan.py test_settings.py
     full csrc/collective/test_missing_ranks.py faults/test_ranks.py test_conformance.py
-    full build/test_extension.py build/test_host.py csrc/operators/test_layers.py
+    full build/test_extension.py test_chip.py csrc/operators/test_layers.py
 tests/backends/hpu/ standard
     full runs/ test_conformance.py test_documented_examples.py test_lightning_habana.py
     full simulated/test_collectives.py

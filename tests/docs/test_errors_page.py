@@ -80,7 +80,7 @@ from northbridge.contract import contract_of, reject_broken
 from northbridge.lightning.accelerators.accelerator import load_with_hardware
 from northbridge.lightning.connector.choices import choose_auto
 from northbridge_cpu_sim import Fault, SimulatedDevice
-from northbridge_cpu_sim.build.compiler import find_compiler
+from northbridge_cpu_sim.build.recipe import find_compiler
 
 socket.gethostname = lambda: "node-b"
 

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
         STRICT_OPTIONS as STRICT_OPTIONS,
         rounding_claims as rounding_claims,
     )
+    from northbridge_cpu_sim.chip import (
+        Kernel as Kernel,
+        graph_runs as graph_runs,
+        mark_graph as mark_graph,
+        record_kernels as record_kernels,
+        recorded_kernels as recorded_kernels,
+        trace_operators as trace_operators,
+    )
     from northbridge_cpu_sim.errors import (
         BuildError as BuildError,
         CardTakenError as CardTakenError,
@@ -32,16 +40,6 @@ if TYPE_CHECKING:
         faults_met as faults_met,
         planned_faults as planned_faults,
     )
-    from northbridge_cpu_sim.module.kernels import (
-        Kernel as Kernel,
-        record_kernels as record_kernels,
-        recorded_kernels as recorded_kernels,
-    )
-    from northbridge_cpu_sim.module.operator_trace import (
-        graph_runs as graph_runs,
-        mark_graph as mark_graph,
-        trace_operators as trace_operators,
-    )
     from northbridge_cpu_sim.simulation.installation import install as install
     from northbridge_cpu_sim.simulation.record import Record as Record
     from northbridge_cpu_sim.simulation.server import Server as Server
@@ -49,11 +47,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "bridge": ("ROUNDING_OPTIONS", "STRICT_OPTIONS", "rounding_claims"),
+    "chip": ("Kernel", "graph_runs", "mark_graph", "record_kernels", "recorded_kernels", "trace_operators"),
     "errors": ("BuildError", "CardTakenError", "DeviceFileError", "FaultError", "ServerError"),
     "faults.fault": ("Fault",),
     "faults.plan": ("MetFault", "count_step", "faults_met", "planned_faults"),
-    "module.kernels": ("Kernel", "record_kernels", "recorded_kernels"),
-    "module.operator_trace": ("graph_runs", "mark_graph", "trace_operators"),
     "simulation.installation": ("install",),
     "simulation.record": ("Record",),
     "simulation.server": ("Server",),

@@ -52,17 +52,16 @@ class SimBridge(northbridge.Bridge):
     strict_options = STRICT_OPTIONS
 
     def load(self) -> None:
-        from northbridge_cpu_sim.build.host import check_host
+        from northbridge_cpu_sim.chip import check_host, installed_type
 
         check_host()
         from northbridge_cpu_sim.collective import SimCCL
         from northbridge_cpu_sim.device import SimDevice
-        from northbridge_cpu_sim.module import chip
         from northbridge_cpu_sim.settings import SimSettings
         from northbridge_cpu_sim.simulation.installation import install
         from northbridge_cpu_sim.simulation.simulated_device import Library, SimulatedDevice
 
-        if chip.installed_type() == SimDevice.type:
+        if installed_type() == SimDevice.type:
             return
         settings = SimSettings.read()
         install(

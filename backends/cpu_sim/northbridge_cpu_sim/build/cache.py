@@ -1,24 +1,21 @@
-"""The folder of the compiled chip, and its key there."""
+"""The folder of the compiled chip: who can write there, and whether a file there is whole."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import platform
-import sysconfig
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
-
-from northbridge_cpu_sim.build.compiler import Compiler
-from northbridge_cpu_sim.build.ownership import find_fault, find_own_fault
-from northbridge_cpu_sim.build.recipe import Recipe
 from northbridge_cpu_sim.errors import BuildError
 from northbridge_cpu_sim.settings import SimSettings
 
 VARIABLE = SimSettings.variable("cache")
+
+_ROOT = 0
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def open_folder(chosen: Path | None) -> Path:
@@ -60,27 +57,6 @@ def writing(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def key(recipe: Recipe, compiler: Compiler) -> str:
-    """Compute a name, in milliseconds, that differs if the compiled chip would differ."""
-    digest = hashlib.sha256()
-    for file in recipe.files():
-        digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
-        digest.update(file.read_bytes())
-    facts = [
-        *recipe.flags,
-        torch.__version__,
-        torch.version.git_version,
-        f"C++11 ABI {torch.compiled_with_cxx11_abi()}",
-        sysconfig.get_config_var("SOABI"),
-        *compiler.identity(),
-        platform.machine(),
-        # Machines that share a home folder may differ in their C library.
-        os.confstr("CS_GNU_LIBC_VERSION") if platform.system() == "Linux" else None,
-    ]
-    digest.update("\0".join(map(str, facts)).encode())
-    return digest.hexdigest()[:32]
-
-
 def keep(built: Path, chip: Path) -> None:
     """Move the file ``built`` to ``chip`` atomically, with a digest of its content and the key appended."""
     with open(built, "r+b") as file:
@@ -119,3 +95,36 @@ def _default_folder() -> Path:
     if not root.is_absolute():
         raise BuildError(f"no home folder for the compiled chip. Fix: set {VARIABLE}")
     return root / "northbridge" / "cpu_sim"
+
+
+def find_fault(path: Path) -> str | None:
+    """Return the reason why another user may have made the file at ``path``, a real path; None if none can.
+
+    The path and each folder above it must belong to root or to this user. Others may write only to sticky folders, in
+    which only the owner replaces a file. Raises ``OSError`` if ``path`` does not exist.
+    """
+    return find_own_fault(path) or next(filter(None, map(_fault_of_parent, path.parents)), None)
+
+
+def find_own_fault(path: Path) -> str | None:
+    """Return the fault of ``path`` alone, as :func:`find_fault` does; a link is always a fault."""
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        return f"{path} is a symbolic link to {os.readlink(path)}"
+    if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
+        return f"{path} is neither a file nor a folder"
+    return _fault(path, found, trusted={_ROOT, os.geteuid()})
+
+
+def _fault_of_parent(folder: Path) -> str | None:
+    # The owner of "/" is root, even in a container that maps root's files to another user.
+    return _fault(folder, folder.lstat(), trusted={_ROOT, os.geteuid(), os.lstat("/").st_uid})
+
+
+def _fault(path: Path, found: os.stat_result, trusted: set[int]) -> str | None:
+    if found.st_uid not in trusted:
+        return f"{path} belongs to user {found.st_uid}, and this process is user {os.geteuid()}"
+    sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+    if found.st_mode & _WRITABLE_BY_OTHERS and not sticky:
+        return f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
+    return None

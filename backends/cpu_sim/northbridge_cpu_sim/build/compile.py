@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -17,8 +19,7 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from northbridge_cpu_sim.build.cache import VARIABLE, keep, reject_foreign, writing
-from northbridge_cpu_sim.build.compiler import Compiler, absolute_folders
-from northbridge_cpu_sim.build.recipe import Recipe
+from northbridge_cpu_sim.build.recipe import Compiler, Recipe, absolute_folders
 from northbridge_cpu_sim.errors import BuildError
 
 REASON = "compiling the simulated chip, once per machine: half a minute on two free cores"
@@ -167,7 +168,7 @@ def _run(name: str, recipe: Recipe, compiler: Compiler, private: Path) -> bool:
     }
     # The child has this process's import path, without "", which is the current working folder.
     path = [os.path.abspath(each) for each in sys.path if each]
-    start = f"import sys; sys.path[:] = {path}; from {__package__}.compile_child import main; main(sys.argv[1:])"
+    start = f"import sys; sys.path[:] = {path}; from {__name__} import compile_alone; compile_alone(sys.argv[1:])"
     command = [sys.executable, "-c", start]
     # The sources of a later folder include the headers of the first.
     command += [str(private), name, str(recipe.folders[0]), *files, "--", *recipe.flags]
@@ -204,3 +205,32 @@ def _ninja_folder() -> str:
     if not ninja.BIN_DIR or not shutil.which("ninja", path=ninja.BIN_DIR):
         raise BuildError("no ninja program. Fix: pip install --force-reinstall ninja")
     return ninja.BIN_DIR
+
+
+def compile_alone(arguments: list[str]) -> None:
+    """Compile the extension ``name`` in ``folder``, and load it as a first test.
+
+    ``arguments`` are ``[folder, name, headers, *sources, "--", *flags]``. It has a process of its own, because torch's
+    builder changes the environment, imports setuptools and loads its result.
+    """
+    from torch.utils import cpp_extension
+
+    folder, name, headers, *rest = arguments
+    split = rest.index("--")
+    # The parent's end of stdin closes at the parent's end, even by SIGKILL, and then the compilers end too.
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    # torch's own lock file is in the folder and survives a killed build: each build has its own folder.
+    cpp_extension.load(
+        name,
+        rest[:split],
+        extra_cflags=rest[split + 1 :],
+        extra_include_paths=[headers],
+        build_directory=folder,
+        verbose=True,
+    )
+
+
+def _end_with_the_parent() -> None:
+    os.read(0, 1)
+    # SIGTERM, because ninja passes it on to the compilers, which it runs in their own process groups.
+    os.killpg(0, signal.SIGTERM)

@@ -9,10 +9,9 @@ from pathlib import Path
 from types import ModuleType
 
 import northbridge
-from northbridge_cpu_sim.build import cache
-from northbridge_cpu_sim.build.compiler import find_compiler
-from northbridge_cpu_sim.build.host import check_host
-from northbridge_cpu_sim.build.recipe import Recipe
+from northbridge_cpu_sim.build.cache import is_whole, open_folder, reject_foreign
+from northbridge_cpu_sim.build.recipe import Recipe, find_compiler, key
+from northbridge_cpu_sim.chip import check_host
 from northbridge_cpu_sim.errors import BuildError
 from northbridge_cpu_sim.settings import SimSettings
 
@@ -37,10 +36,10 @@ def locate(settings: SimSettings, recipe: Recipe) -> Path:
     """
     check_host()
     compiler = find_compiler()
-    folder = cache.open_folder(settings.cache)
-    key = cache.key(recipe, compiler)
-    chip, log = folder / f"{key}.so", folder / f"{key}.log"
-    if cache.is_whole(chip):
+    folder = open_folder(settings.cache)
+    stem = key(recipe, compiler)
+    chip, log = folder / f"{stem}.so", folder / f"{stem}.log"
+    if is_whole(chip):
         return chip
     if not northbridge.may_compile():
         raise northbridge.SoftwareMissingError(
@@ -50,10 +49,10 @@ def locate(settings: SimSettings, recipe: Recipe) -> Path:
     # Imported only if the chip must be compiled.
     from northbridge_cpu_sim.build.compile import compile_chip, failure, locked
 
-    cache.reject_foreign(log)
+    reject_foreign(log)
     before = _last_change(log)
     with locked(chip):
-        if cache.is_whole(chip):
+        if is_whole(chip):
             return chip
         if _last_change(log) not in (None, before):
             # Another rank failed while this one waited; this one would fail in the same way, a minute later.

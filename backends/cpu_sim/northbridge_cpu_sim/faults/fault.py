@@ -1,18 +1,93 @@
-"""One planned fault: its kind and its place."""
+"""One planned fault: its kind, its place, the operation that it names, and how the variable spells it."""
 
 from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import pydantic
+import torch
 
+import northbridge
+from northbridge_cpu_sim.collective import Call
 from northbridge_cpu_sim.errors import FaultError
-from northbridge_cpu_sim.faults.names import operation_name
+from northbridge_cpu_sim.settings import SimSettings
+
+VARIABLE = SimSettings.variable("faults")
+
+SYNCHRONIZE = "synchronize"
+CALLS: frozenset[str] = frozenset(get_args(Call))
+
+_COMPOSED = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+# Operators that the chip runs whole, though torch could compose them; and those that only the chip composes.
+_RECURRENT = ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu")
+_WHOLE = ("aten::convolution", "aten::convolution_backward", "aten::_foreach_", *_RECURRENT)
+_COMPOSED_HERE = frozenset(
+    {
+        "aten::_efficientzerotensor",
+        "aten::_thnn_fused_gru_cell",
+        "aten::_thnn_fused_lstm_cell",
+        "aten::native_dropout",
+    }
+)
+_UNTOUCHING = frozenset(
+    {
+        "aten::_reshape_alias",
+        "aten::as_strided",
+        "aten::record_stream",
+        "aten::set_",
+        "aten::unfold",
+        "aten::view",
+    }
+)
+_COLLECTIVES = ("c10d::", "_c10d_functional::", "c10d_functional::")
+
+
+def operation_name(text: str) -> str:
+    """Return the full name of the operation ``text``: ``aten::mm`` for ``mm``; ``all_reduce`` stays.
+
+    A bare name that is both, such as ``gather``, means the collective library's call. Raises ValueError for an unknown
+    name, with the nearest ones, and for an operator that never reaches the chip.
+    """
+    if text in CALLS or text == SYNCHRONIZE:
+        return text
+    overloads = _overloads()
+    name = text if "::" in text else f"aten::{text}"
+    if name not in overloads:
+        raise ValueError(f"no such operator or collective: {_nearest(text, overloads)}")
+    if name.startswith(_COLLECTIVES):
+        raise ValueError(f"{name} wraps a collective. Fix: name it, such as all_reduce")
+    if name in _UNTOUCHING:
+        raise ValueError(f"{name} touches no memory. Fix: name the op that uses it")
+    if name in _COMPOSED_HERE or (not name.startswith(_WHOLE) and all(map(_is_composed, overloads[name]))):
+        raise ValueError(f"{name} consists of other operators. Fix: name one of them")
+    return name
+
+
+def _overloads() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for full in torch._C._dispatch_get_all_op_names():
+        found.setdefault(full.partition(".")[0], []).append(full)
+    return found
+
+
+def _is_composed(full: str) -> bool:
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return any(has(full, key) for key in _COMPOSED) and not has(full, "CPU") and not has(full, "SparseCPU")
+
+
+def _nearest(text: str, overloads: dict[str, list[str]]) -> str:
+    full = {name.removeprefix("aten::"): name for name in overloads}
+    full.update((name, name) for name in (*CALLS, SYNCHRONIZE))
+    near = get_close_matches(text.removeprefix("aten::").partition(".")[0], sorted(full), n=3)
+    if not near:
+        return "write it as torch does, such as aten::mm or all_reduce, and import what registers it first"
+    return f"did you mean {' or '.join(full[name] for name in near)}?"
+
 
 Kind = Literal["kill", "hang", "slow", "raise", "oom", "corrupt", "lose"]
 
@@ -136,3 +211,53 @@ def _reject_contradiction(fault: Fault) -> None:
         raise FaultError(f"{fault.op} computes nothing. Fix: corrupt the op that writes")
     if fault.kind == "corrupt" and fault.op in _READING:
         raise FaultError(f"{fault.op} returns no tensor. Fix: corrupt the op before it")
+
+
+_FAULT = pydantic.TypeAdapter(Fault)
+
+
+def read_plan(text: str) -> tuple[Fault, ...]:
+    """Parse the faults in ``text``, separated by semicolons: each is a kind, and then ``name=value``.
+
+    Raises :class:`northbridge.SettingsError`, which names the wrong fault and the allowed values.
+    """
+    faults: list[Fault] = []
+    for words in _entries(text):
+        try:
+            faults.append(_fault(words))
+        except FaultError as error:
+            entry = f"the fault {' '.join(words)!r} of {VARIABLE}"
+            raise northbridge.SettingsError(f"{entry} cannot be planned: {error}", variable=VARIABLE) from None
+    return tuple(faults)
+
+
+def _entries(text: str) -> Iterator[list[str]]:
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    try:
+        for word in lexer:
+            if not word.strip(";"):
+                yield from [words] if words else []
+                words = []
+            else:
+                words.append(word)
+    except ValueError:
+        raise northbridge.SettingsError(
+            f"{VARIABLE}={text!r} has an open quote. Fix: close it", variable=VARIABLE
+        ) from None
+    yield from [words] if words else []
+
+
+def _fault(words: list[str]) -> Fault:
+    kind, *rest = words
+    given: dict[str, str] = {"kind": kind}
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if not equals or not value:
+            raise FaultError(f"{word!r} is not name=value, such as step=5")
+        if name in given:
+            raise FaultError(f"{name} is given twice. Fix: leave one out")
+        given[name] = value
+    return _FAULT.validate_python(given)

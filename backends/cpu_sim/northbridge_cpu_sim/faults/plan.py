@@ -12,8 +12,7 @@ from typing import Any
 import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from northbridge_cpu_sim.faults.fault import Fault, filters
-from northbridge_cpu_sim.faults.grammar import VARIABLE, read_plan
+from northbridge_cpu_sim.faults.fault import VARIABLE, Fault, filters, read_plan
 from northbridge_cpu_sim.settings import SimSettings
 
 

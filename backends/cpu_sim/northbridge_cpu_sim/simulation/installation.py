@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,19 +15,25 @@ from torch.autograd import Variable
 from torch.utils.backend_registration import generate_methods_for_privateuse1_backend, rename_privateuse1_backend
 
 import northbridge
+import northbridge_cpu_sim.chip as chip
 import northbridge_cpu_sim.module as cuda_like
 from northbridge_cpu_sim.build.extension import build
-from northbridge_cpu_sim.build.host import check_sole_accelerator
 from northbridge_cpu_sim.build.recipe import recipe_for
+from northbridge_cpu_sim.device_type import accept_in_meshes, choose_as_for_cpu, name_in_dlpack, reject_sharing
+from northbridge_cpu_sim.errors import DeviceFileError
 from northbridge_cpu_sim.faults import plan
-from northbridge_cpu_sim.module import chip
-from northbridge_cpu_sim.module.device_type import accept_in_meshes, choose_as_for_cpu, name_in_dlpack
-from northbridge_cpu_sim.module.shared_memory import reject_sharing
 from northbridge_cpu_sim.settings import SimSettings
 from northbridge_cpu_sim.simulation import process_group
-from northbridge_cpu_sim.simulation.operations import Lacking, lacking_operations
 from northbridge_cpu_sim.simulation.process_group import by_dtype, dtype_of
 from northbridge_cpu_sim.simulation.simulated_device import Dtype, SimulatedDevice
+
+_ATEN = "aten::"
+_CHOSEN_WHOLE = ("aten::convolution", "aten::convolution_backward")  # torch composes them, but the chip does not
+
+Lacking = Mapping[str, str | Mapping[Dtype, str]]
+
+_FUSED_SGD = "aten::_fused_sgd_"
+_WIDEST_VECTOR = 32  # elements of 16 bits, with AVX-512
 
 
 def install(
@@ -61,7 +68,7 @@ def install(
         raise ValueError(f"acquire needs a {device.type!r} with one card per process")
     faults = plan.read_variable()
     if device.key is not None:  # torch prefers its spare key to any other accelerator
-        check_sole_accelerator(device.type)
+        chip.check_sole_accelerator(device.type)
     extension = build(settings, recipe_for(device, sources))
     operations = lacking_operations(device)  # it may raise: nothing is changed yet
     if device.key is None:
@@ -176,3 +183,69 @@ def _count_on_after_backwards(extension: ModuleType) -> None:
                 extension.share_sequence_numbers()
 
     Variable._execution_engine = Engine()
+
+
+def lacking_operations(device: SimulatedDevice) -> dict[str, str | Mapping[Dtype, str]]:
+    """Return ``device.lacks_operations`` by torch's full names. Called before the chip's fallbacks are registered.
+
+    Raises :class:`DeviceFileError` for a name that torch does not know, and for an operation that every chip needs;
+    also for an operation that torch composes of others, because it never reaches a device.
+    """
+    known: dict[str, list[str]] = {}
+    for full_name in torch._C._dispatch_get_all_op_names():
+        known.setdefault(full_name, [full_name])
+        known.setdefault(full_name.partition(".")[0], []).append(full_name)
+    lacking: dict[str, str | Mapping[Dtype, str]] = dict(_wrong_on_the_cpu())
+    for name, said in device.lacks_operations.items():
+        full_name = name if "::" in name else _ATEN + name
+        _check_operation(device, full_name, known)
+        lacking[full_name] = said
+    return lacking
+
+
+def _wrong_on_the_cpu() -> Lacking:
+    """Return the operations that this torch computes wrongly, found by trying them: a chip would train on silently.
+
+    Up to torch 2.13 the fused step of SGD writes no whole vector of 16-bit weights (pytorch/pytorch#191763).
+    """
+    unstepped: dict[Dtype, str] = {}
+    dtypes: tuple[Dtype, ...] = ("bfloat16", "float16")
+    for dtype in dtypes:
+        weight, gradient = torch.zeros(_WIDEST_VECTOR).to(getattr(torch, dtype)), torch.ones(_WIDEST_VECTOR)
+        torch.ops.aten._fused_sgd_(
+            [weight],
+            [gradient.to(weight)],
+            [],
+            weight_decay=0.0,
+            momentum=0.0,
+            lr=1.0,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=True,
+        )
+        if not bool(weight.all()):
+            unstepped[dtype] = (
+                f"{_FUSED_SGD} of {dtype} is not computed: with torch {torch.__version__}, whose CPU kernel computes"
+                " for the simulated chip, most weights would stay unchanged (pytorch/pytorch#191763)."
+                " Fix: leave fused= out"
+            )
+    return {_FUSED_SGD: unstepped} if unstepped else {}
+
+
+def _check_operation(device: SimulatedDevice, name: str, known: Mapping[str, list[str]]) -> None:
+    where = f"the simulated device {device.type!r}: lacks_operations names {name!r}"
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "names are as torch prints them, such as aten::bmm"
+        raise DeviceFileError(f"{where}, which torch lacks: {hint}")
+    overloads = known[name]
+    if any(_has_kernel(each, device.key or "PrivateUse1") for each in overloads):
+        raise DeviceFileError(f"{where}, which every chip needs. Fix: name one that computes")
+    reaches = any(_has_kernel(each, "CPU") for each in overloads)
+    if not (reaches or name.startswith("aten::_foreach_") or name.partition(".")[0] in _CHOSEN_WHOLE):
+        raise DeviceFileError(f"{where}, which torch composes. Fix: name one of its parts")
+
+
+def _has_kernel(name: str, key: str) -> bool:
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))

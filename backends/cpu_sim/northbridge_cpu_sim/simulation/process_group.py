@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from northbridge_cpu_sim.module import chip
+import northbridge_cpu_sim.chip as chip
 from northbridge_cpu_sim.settings import SimSettings
 from northbridge_cpu_sim.simulation.simulated_device import Dtype, Library
 

@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from northbridge_cpu_sim.build.ownership import find_own_fault
+from northbridge_cpu_sim.build.cache import find_own_fault
 from northbridge_cpu_sim.errors import CardTakenError, ServerError
 
 _held: dict[Path, int] = {}  # the locked files of this process, open until it ends

@@ -1,17 +1,24 @@
-"""Properties of a simulated device, from its ``device.toml``."""
+"""Properties of a simulated device, and their reading from its ``device.toml``."""
 
 from __future__ import annotations
 
+import difflib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import pydantic
 from typing_extensions import Self
 
 from northbridge_cpu_sim.collective import Call
+from northbridge_cpu_sim.errors import DeviceFileError
 from northbridge_cpu_sim.settings import Count, Label, Memory, SimSettings
-from northbridge_cpu_sim.simulation.device_file import check, read_table
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]  # Python 3.10 alone has it
 
 Floating = Literal["float16", "bfloat16", "float32", "float64"]
 Integer = Literal["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -22,6 +29,9 @@ Dtype = Literal[Floating, Integer, Other]
 Reduction = Literal["sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum"]
 Key = Literal["HPU", "XPU"]
 Sentence = Annotated[str, pydantic.Field(min_length=1)]
+Facts = TypeVar("Facts", bound=pydantic.BaseModel)
+
+_TOP = ("device", "collective")
 
 _ROUNDS_TO: Mapping[str, tuple[str, ...]] = {
     "float64": ("float32", "bfloat16", "float16"),
@@ -109,11 +119,11 @@ class SimulatedDevice(_Facts):
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read the file ``path``. Raises :class:`DeviceFileError`."""
-        return check(cls, read_table(path), str(path))
+        return _checked(cls, _read_table(path), str(path))
 
     def checked(self) -> Self:
         """Validate the device again: `model_copy` does not validate. Raises :class:`DeviceFileError`."""
-        return check(type(self), self.model_dump(), f"the simulated device {self.type!r}")
+        return _checked(type(self), self.model_dump(), f"the simulated device {self.type!r}")
 
     def as_set(self) -> Self:
         """Return a copy with the values of the ``NORTHBRIDGE_CPU_SIM_…`` variables that are set."""
@@ -133,3 +143,79 @@ class SimulatedDevice(_Facts):
             if wide in self.lacks or narrow in self.lacks or narrow in self.held_as:
                 raise ValueError(f"held_as.{wide} = {narrow!r}: one is lacking or held as another")
         return self
+
+
+def _read_table(path: Path) -> dict[str, Any]:
+    """Read the tables of the file, with [collective] inside [device]. Raises :class:`DeviceFileError`."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DeviceFileError(f"{path} cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise DeviceFileError(f"{path} is not a device file: it is nested too deeply") from None
+    except ValueError as error:  # invalid TOML or UTF-8
+        raise DeviceFileError(f"{path} is not a TOML file: {error}") from None
+    for name in tables:
+        if name not in _TOP:
+            raise DeviceFileError(f"{path}: unknown table {name!r}; known: [device], [collective]")
+    for name in _TOP:
+        if not isinstance(tables.get(name), dict):
+            raise DeviceFileError(f"{path}: the table [{name}] is missing")
+    return {**tables["device"], "collective": tables["collective"]}
+
+
+def _checked(facts: type[Facts], table: dict[str, Any], whose: str) -> Facts:
+    """Validate ``table`` as ``facts``.
+
+    Raises :class:`DeviceFileError` with its owner ``whose``, the key, the value, and the allowed values.
+    """
+    try:
+        return facts.model_validate(table)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        raise DeviceFileError(f"{whose}: {_complaint(facts, table, first)}") from None
+
+
+def _complaint(facts: type[pydantic.BaseModel], table: dict[str, Any], error: Any) -> str:
+    path, found = _follow(table, error)
+    key = ".".join(path if path[:1] == ["collective"] else ["device", *path])
+    owner, description = _owner(facts, path)
+    if error["type"] == "value_error" and isinstance(found, dict):  # about several keys that contradict each other
+        return f"{key}: {error['ctx']['error']}"
+    if error["type"] == "missing":
+        return f"{key} is missing: expected {description}"
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(path[-1], owner.model_fields, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(owner.model_fields))}"
+        return f"{key} = {found!r} is not a key: {hint}"
+    return f"{key} = {found!r} is not {description}"
+
+
+def _follow(table: dict[str, Any], error: Any) -> tuple[list[str], object]:
+    # After the file's keys come pydantic's own words, such as the member of a union that it tried.
+    path: list[str] = []
+    found: Any = table
+    for step in error["loc"]:
+        if isinstance(found, dict) and step in found:
+            path.append(step)
+            found = found[step]
+        elif error["type"] == "missing":
+            path.append(str(step))
+    return path, found
+
+
+def _owner(facts: type[pydantic.BaseModel], path: list[str]) -> tuple[type[pydantic.BaseModel], str]:
+    """Return the model of the last key, and the description of its allowed values."""
+    owner, description = facts, "a table"
+    inner: type[pydantic.BaseModel] | None = facts
+    for step in path:
+        if inner is None:
+            break
+        owner, inner = inner, None
+        if step in owner.model_fields:
+            field = owner.model_fields[step]
+            description = field.description or description
+            for kind in (field.annotation, *get_args(field.annotation)):
+                if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel):
+                    inner = kind
+    return owner, description

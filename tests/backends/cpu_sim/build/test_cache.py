@@ -16,10 +16,9 @@ from statistics import median
 import pytest
 import torch
 
-from northbridge_cpu_sim.build.cache import is_whole, keep, key, open_folder
-from northbridge_cpu_sim.build.compiler import Compiler, find_compiler
+from northbridge_cpu_sim.build.cache import is_whole, keep, open_folder
 from northbridge_cpu_sim.build.extension import locate
-from northbridge_cpu_sim.build.recipe import Recipe
+from northbridge_cpu_sim.build.recipe import Compiler, Recipe, find_compiler, key
 from northbridge_cpu_sim.errors import BuildError
 from northbridge_cpu_sim.settings import SimSettings
 

@@ -27,11 +27,10 @@ from tests.scripts import start_python
 import northbridge
 import northbridge_cpu_sim.build.compile
 from northbridge.processes.environment import compiling_nothing
-from northbridge_cpu_sim.build.cache import keep, key
+from northbridge_cpu_sim.build.cache import keep
 from northbridge_cpu_sim.build.compile import REASON, announced
-from northbridge_cpu_sim.build.compiler import find_compiler
 from northbridge_cpu_sim.build.extension import NAME, build, locate
-from northbridge_cpu_sim.build.recipe import Recipe
+from northbridge_cpu_sim.build.recipe import Recipe, find_compiler, key
 from northbridge_cpu_sim.errors import BuildError
 from northbridge_cpu_sim.settings import SimSettings
 

@@ -8,7 +8,7 @@ import pytest
 
 from northbridge import SettingsError
 from northbridge_cpu_sim import Fault, FaultError, planned_faults
-from northbridge_cpu_sim.faults.grammar import read_plan
+from northbridge_cpu_sim.faults.fault import read_plan
 
 
 def test_a_plan_is_faults_with_semicolons_between() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from northbridge_cpu_sim.build.compiler import find_compiler
+from northbridge_cpu_sim.build.recipe import find_compiler
 from northbridge_cpu_sim.errors import BuildError
 
 

@@ -16,7 +16,7 @@ from tests.core.command import command
 
 from northbridge.discovery.installed import announced
 from northbridge.discovery.simulated import GROUP
-from northbridge_cpu_sim.build.host import check_host
+from northbridge_cpu_sim.chip import check_host
 from northbridge_cpu_sim.errors import HostError
 
 LINUX = "the simulated chip needs Linux, found Darwin. Fix: use a container or WSL"
