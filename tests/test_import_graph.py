@@ -52,10 +52,9 @@ def test_no_circle() -> None:
 @pytest.mark.parametrize("contract", ["distributions", "core", "suite"])
 def test_no_name_goes_up(contract: str) -> None:
     prefix = "".join(f"{each}." for each in CONTRACTS[contract].get("containers", ()))
-    layers = CONTRACTS[contract]["layers"][::-1]
-    floors = {f"{prefix}{name}": floor for floor, layer in enumerate(layers) for name in layer.split(" | ")}
+    layers = enumerate(CONTRACTS[contract]["layers"][::-1])
+    floors = {f"{prefix}{name}": floor for floor, layer in layers for name in layer.split(" | ")}
     floor = {each: floors.get(".".join(each.split(".")[: prefix.count(".") + 1]), -1) for each in FILES}
 
-    pairs = [(each, name) for each in FILES for name in named(each) if -1 < floor[each] < floor[name]]
-
+    pairs = ((each, name) for each in FILES for name in named(each) if -1 < floor[each] < floor[name])
     assert [each for each in pairs if each[0] != "northbridge.conformance"] == []
