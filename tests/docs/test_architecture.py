@@ -21,6 +21,9 @@ PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 SECTIONS = dict(re.findall(r"^### (.*?),.*\n\n((?:.+\n)+)", PAGE, re.MULTILINE))
 """The lines of each walk, by what its title says before the comma."""
 
+ROOMS = CONTRACTS["core"]["layers"][::-1]
+"""The lowest first."""
+
 OF_A_NEWER_PYTHON = pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no qualified name")
 
 FOLLOW = """
