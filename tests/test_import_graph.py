@@ -21,8 +21,9 @@ FILES = {
     for package in PACKAGES
     for file in package.rglob("*.py")
 }
-RESOLVED_LATER = {"northbridge", "northbridge.autoload", "northbridge_xpu.simulated"}
-"""Modules whose strings name what they do not need: the public names, CONNECTORS, the module that changes torch."""
+SIMULATED = {f"northbridge_{name}.simulated" for name in ("hpu", "npu", "sdaa", "xpu")}
+RESOLVED_LATER = {"northbridge", "northbridge.autoload", *SIMULATED}
+"""Modules whose strings name what they do not need: the public names, CONNECTORS, tables of stand-ins."""
 
 
 @functools.cache

@@ -11,11 +11,15 @@ from pathlib import Path
 class Simulation:
     """The vendor's modules that have stand-ins, and the code of each.
 
-    ``stand_ins`` maps the name of a top-level module, such as ``"torch_acme"``, to a file or to a package's folder.
-    Wheels must not install modules of these names: the core assigns them in a process that asks for the simulation.
+    ``stand_ins`` maps the name of a top-level module, such as ``"torch_acme"``, to a file, to a package's folder, or to
+    the dotted name of a module of yours. That module has a table ``STAND_INS``, which maps the name of each of the
+    vendor's modules to its names and their objects, or to a function that the import calls and that returns them.
+
+    Wheels must not install modules of the vendor's names: the core assigns them in a process that asks for the
+    simulation.
     """
 
-    stand_ins: Mapping[str, Path]
+    stand_ins: Mapping[str, Path | str]
 
     chip: str = ""
     """The chip's name in messages: "the simulated Anvil has no …". The default is the backend's name."""

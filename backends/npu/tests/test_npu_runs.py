@@ -148,7 +148,7 @@ def test_an_overflow_of_one_rank_is_all_ranks_over_lccl(run: Callable[..., str])
     said = run(TWO_RANKS, NORTHBRIDGE_SIMULATE="npu")
 
     assert sorted(line for line in said.splitlines() if line.startswith("rank ")) == [
-        f"rank {rank}: northbridge_npu.simulated.mixed_precision npu:lccl 32768.0 npu:{rank}" for rank in (0, 1)
+        f"rank {rank}: northbridge_npu.simulated.devices npu:lccl 32768.0 npu:{rank}" for rank in (0, 1)
     ]
 
 

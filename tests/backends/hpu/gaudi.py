@@ -8,8 +8,7 @@ from tests.backends.simulation.chip import SimChip
 from tests.backends.simulation.page import Page
 
 import northbridge_hpu
-from northbridge_hpu.simulated.machine import server
-from northbridge_hpu.simulated.record import RECORD
+from northbridge_hpu.simulated.machine import RECORD, server
 
 GAUDI = SimChip(
     name="hpu",

@@ -8,7 +8,7 @@ from tests.backends.simulation.chip import SimChip
 from tests.backends.simulation.page import Page
 
 import northbridge_sdaa
-from northbridge_sdaa.simulated.record import RECORD
+from northbridge_sdaa.simulated.machine import RECORD
 
 TECO = SimChip(
     name="sdaa",

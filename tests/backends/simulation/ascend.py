@@ -8,7 +8,7 @@ from tests.backends.simulation.chip import SimChip
 from tests.backends.simulation.page import Page
 
 import northbridge_npu
-from northbridge_npu.simulated.record import RECORD
+from northbridge_npu.simulated.machine import RECORD
 
 ASCEND = SimChip(
     name="npu",

@@ -8,7 +8,7 @@ from tests.backends.simulation.chip import SimChip
 from tests.backends.simulation.page import Page
 
 import northbridge_xpu
-from northbridge_xpu.simulated.record import RECORD
+from northbridge_xpu.simulated.machine import RECORD
 
 INTEL = SimChip(
     name="xpu",

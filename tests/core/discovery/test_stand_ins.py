@@ -223,3 +223,72 @@ def test_without_a_page_the_message_names_the_backend(tmp_path: Path) -> None:
     said = StandIns("absent", northbridge.Simulation({"torch_absent": tmp_path})).without("torch_absent.graphs")
 
     assert said == "the simulated absent has no torch_absent.graphs; see the documentation of backend 'absent'"
+
+
+# --- Stand-ins that are rows of a table
+
+TABLE = """
+import sys
+def torch():
+    import acme.runtime
+    print("imported", "acme.runtime" in sys.modules)
+    return {"count": len}
+STAND_INS = {"acme": {"version": "1"}, "acme.torch": torch, "acme.runtime": {"start": print}}
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Let `acme` be stood in for by a table, for this test."""
+    file = tmp_path / "acme_table.py"
+    file.write_text(TABLE)
+    monkeypatch.syspath_prepend(tmp_path)
+    finder = StandIns("acme", northbridge.Simulation({"acme": "acme_table"}, page="docs/acme.md"))
+    sys.meta_path.insert(0, finder)
+    yield file
+    sys.meta_path.remove(finder)
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("acme", "acme_table")]:
+        del sys.modules[name]
+
+
+def test_rows_of_a_table_are_modules(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec: Any = find_spec("acme")
+    assert (spec.origin, "acme_table" in sys.modules) == (str(table), False)
+
+    module = importlib.import_module("acme.torch")
+
+    assert capsys.readouterr().out == "imported True\n"
+    assert (module.count, module.__file__) == (len, str(table))
+    assert importlib.import_module("acme").version == "1"
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import acme.jit", "jit"),
+        ("from acme import jit", "jit"),
+        ("from acme.torch import jit", "torch.jit"),
+        ("import acme.acme_table", "acme_table"),  # a file beside the table
+    ],
+)
+def test_name_that_a_table_lacks_is_not_simulated(table: Path, code: str, absent: str) -> None:
+    with pytest.raises(northbridge.NotSimulatedError, match=rf"^the simulated acme has no acme\.{absent}; see docs/"):
+        exec(code, {})
+    assert find_spec(f"acme.{absent}") is None
+
+
+def test_table_that_raises_is_named(table: Path) -> None:
+    table.write_text("raise OSError('no compiler')")
+
+    with pytest.raises(northbridge.SimulationError, match=r"importing \S+acme_table.py raised OSError: no compiler\."):
+        importlib.import_module("acme.torch")
+
+
+def test_row_that_raises_tells_its_own_error(table: Path) -> None:
+    table.write_text(
+        "def torch(): raise AssertionError('too few cards')\nSTAND_INS = {'acme': {}, 'acme.torch': torch}"
+    )
+
+    for _ in range(2):
+        with pytest.raises(AssertionError, match=r"^too few cards$"):
+            importlib.import_module("acme.torch")

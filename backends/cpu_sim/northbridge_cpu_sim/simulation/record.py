@@ -17,6 +17,9 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 Kind = Literal["read", "call", "write", "show"]
 Function = TypeVar("Function", bound=Callable[..., Any])
+Names = Mapping[str, object]
+Table = Mapping[str, Names | Callable[[], Names]]
+"""Stand-ins, as :class:`northbridge.Simulation` has them: the names of each module, or a function that returns them."""
 
 _OF_EVERY_SIMULATION = ("northbridge_cpu_sim", "importlib", "_frozen_importlib")
 
@@ -89,6 +92,16 @@ class Record:
         """Record reads and calls of the stand-in ``module`` by code outside of the simulation."""
         if self.is_recording():
             sys.modules[module].__class__ = _watched_by(self)
+
+    def watched(self, table: Table) -> Table:
+        """Return a table of stand-ins, each of which is watched from its import on."""
+        if not self.is_recording():
+            return table
+        return {name: functools.partial(self._watched_names, name, names) for name, names in table.items()}
+
+    def _watched_names(self, module: str, names: Names | Callable[[], Names]) -> Names:
+        self.watch(module)
+        return names() if callable(names) else names
 
     def canonical(self, name: str) -> str:
         """Return the recorded name of a symbol that several modules have."""

@@ -1,18 +1,14 @@
 """A simulated Gaudi server: the stand-ins that ``NORTHBRIDGE_SIMULATE=hpu`` uses for the vendor's software.
 
-``habana_frameworks/`` and ``pyhlml.py`` hold only the vendor's names; the modules beside them implement these.
-Everything is derived from ``contract.toml``, not from the vendor's code.
+``vendor_import.py`` has the table of the vendor's modules and their names, which the modules beside it implement. They
+follow what is public about the vendor's software, and copy none of its code.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import northbridge
 import northbridge_cpu_sim
-from northbridge_hpu.simulated.settings import HPUSimSettings
-
-_HERE = Path(__file__).parent
+from northbridge_hpu.simulated.machine import HPUSimSettings
 
 
 @northbridge.hookimpl
@@ -20,9 +16,9 @@ def northbridge_simulation() -> northbridge.Simulation:
     """Declare the stand-ins for the vendor's software."""
     return northbridge.Simulation(
         {
-            "habana_frameworks": _HERE / "habana_frameworks",
-            "habana_dataloader": _HERE / "habana_dataloader.py",
-            "pyhlml": _HERE / "pyhlml.py",
+            "habana_frameworks": f"{__name__}.vendor_import",
+            "habana_dataloader": f"{__name__}.image_loaders",
+            "pyhlml": f"{__name__}.management",
         },
         chip="Gaudi",
         page="docs/simulated-gaudi.md",

@@ -1,9 +1,13 @@
-"""The functions of ``torch.hpu`` about devices, with the vendor's signatures, which differ from CUDA's."""
+"""The functions of ``torch.hpu`` about devices, memory, random numbers and autocast.
+
+They have the vendor's signatures, which differ from CUDA's.
+"""
 
 from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from types import TracebackType
 
 import torch
@@ -11,7 +15,7 @@ from torch.utils.checkpoint import DefaultDeviceType
 
 from northbridge_cpu_sim import module as chip
 from northbridge_hpu.simulated import machine, markers
-from northbridge_hpu.simulated.record import set_variable, variable
+from northbridge_hpu.simulated.machine import set_variable, variable
 
 DeviceLike = torch.device | str | int | None
 _EIGHT = 8
@@ -139,3 +143,152 @@ def _get_device_index(device: DeviceLike, optional: bool = False, /) -> int:
             raise ValueError("expected a device with an index")
         return current_device()
     return device
+
+
+_KEYS = {
+    "InUse": "allocated_bytes.all.current",
+    "MaxInUse": "allocated_bytes.all.peak",
+    "NumAllocs": "allocation.all.allocated",
+    "NumFrees": "allocation.all.freed",
+    "ActiveAllocs": "allocation.all.current",
+    # Each tensor's memory is allocated from the host: the allocator's numbers are also the system's.
+    "TotalSystemAllocs": "allocation.all.allocated",
+    "TotalSystemFrees": "allocation.all.freed",
+    "TotalActiveAllocs": "allocation.all.current",
+    "MaxAllocSize": "allocated_bytes.all.peak",  # an upper bound: the largest allocation is not counted by itself
+}
+
+
+def memory_stats(device: DeviceLike = None) -> dict[str, int]:  # noqa: ARG001 - there is one
+    """Return the allocator's numbers under the vendor's keys, sizes in bytes."""
+    _lazy_init()
+    stats = chip.memory_stats()
+    return {"Limit": chip.mem_get_info()[1], **{key: int(stats[name]) for key, name in _KEYS.items()}}
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    """Return the bytes in use."""
+    return memory_stats(device)["InUse"]
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    """Return the peak of the bytes in use since the last reset."""
+    return memory_stats(device)["MaxInUse"]
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    """Return the bytes that the process has reserved: all of the card's memory."""
+    return memory_stats(device)["Limit"]
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """Return the most bytes that the process has reserved: all of the card's memory."""
+    return memory_reserved(device)
+
+
+def memory_cached(device: DeviceLike = None) -> int:
+    """Return :func:`memory_reserved`, with a warning that names it."""
+    warnings.warn("torch.hpu.memory_cached is called memory_reserved", FutureWarning, stacklevel=2)
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: DeviceLike = None) -> int:
+    """Return :func:`max_memory_reserved`, with a warning that names it."""
+    warnings.warn("torch.hpu.max_memory_cached is called max_memory_reserved", FutureWarning, stacklevel=2)
+    return max_memory_reserved(device)
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """Return the free bytes, and all bytes."""
+    stats = memory_stats(device)
+    return stats["Limit"] - stats["InUse"], stats["Limit"]
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:  # noqa: ARG001
+    """Reset the peak to the memory in use."""
+    _lazy_init()
+    chip.reset_peak_memory_stats()
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:  # noqa: ARG001
+    """Reset the counts of allocations."""
+    _lazy_init()
+    chip.reset_accumulated_memory_stats()
+
+
+default_generators: list[torch.Generator] = []
+"""The generator of device 0, in a list; the vendor's import puts it there."""
+
+RandomDevice = torch.device | str | int
+
+
+def get_rng_state(device: RandomDevice = "hpu") -> torch.Tensor:
+    """Return the state of the generator. A device without an index acquires the card."""
+    _check_first(device, "hpu get_rng_state supports only device 0")
+    return chip.get_rng_state(0)
+
+
+def set_rng_state(new_state: torch.Tensor, device: RandomDevice = "hpu") -> None:
+    """Set the state of the generator. A device without an index acquires the card."""
+    _check_first(device, "hpu set_rng_state supports only device 0")
+    chip.set_rng_state(new_state, 0)
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    """Return the state of the only generator, in a list."""
+    return [get_rng_state(0)]
+
+
+def set_rng_state_all(new_states: Sequence[torch.Tensor]) -> None:
+    """Set the state of the only generator, from a list of one state."""
+    assert len(new_states) == 1, f"there is one generator, but {len(new_states)} states"
+    set_rng_state(new_states[0], 0)
+
+
+def manual_seed(seed: int) -> torch.Generator:
+    """Seed the generator, and return it."""
+    return chip.default_generator(0).manual_seed(int(seed))
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seed every generator: there is one."""
+    manual_seed(seed)
+
+
+def seed() -> None:
+    """Seed the generator with a random number."""
+    chip.seed()
+
+
+def seed_all() -> None:
+    """Seed every generator with a random number."""
+    seed()
+
+
+def initial_seed() -> int:
+    """Return the seed of the generator."""
+    return chip.initial_seed()
+
+
+def _check_first(device: RandomDevice, otherwise: str) -> None:
+    if _get_device_index(device, True) != 0:
+        raise RuntimeError(otherwise)
+
+
+def is_autocast_hpu_enabled() -> bool:
+    """Return True inside of ``torch.autocast("hpu")``."""
+    return torch.is_autocast_enabled("hpu")
+
+
+def set_autocast_hpu_enabled(enabled: bool) -> None:
+    """Switch autocast on or off for this thread."""
+    torch.set_autocast_enabled("hpu", enabled)
+
+
+def get_autocast_hpu_dtype() -> torch.dtype:
+    """Return the dtype of autocast."""
+    return torch.get_autocast_dtype("hpu")
+
+
+def load_habana_module() -> None:
+    """Do nothing: the import of ``habana_frameworks.torch`` has loaded the bridge."""

@@ -22,23 +22,12 @@ _COLUMNS = ("Step", "Recompiling modules", "New in", "New out", "Class", "Locati
 _COUNTS = ("Module name", "Recompile count")
 
 
-_status = {"on": False}
-"""Whether graphs are refined for new shapes. The simulated card computes the same in both cases."""
-
-
 def enable_dynamic_shape() -> None:
-    """Let the card's compiler refine graphs for new shapes."""
-    _status["on"] = True
+    """Let the card's compiler refine graphs for new shapes; the simulated card computes the same."""
 
 
 def disable_dynamic_shape() -> None:
-    """Make each new shape a graph of its own."""
-    _status["on"] = False
-
-
-def get_dynamic_shape_status() -> bool:
-    """Return True if graphs are refined for new shapes."""
-    return _status["on"]
+    """Make each new shape a graph of its own; the simulated card computes the same."""
 
 
 def detect_recompilation_auto_model(

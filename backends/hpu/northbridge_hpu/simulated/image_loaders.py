@@ -14,8 +14,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, RandomSampler, default_collate
 from torch.utils.data.distributed import DistributedSampler
 
-from northbridge_hpu.simulated.machine import _get_device_type, synDeviceType
-from northbridge_hpu.simulated.record import RECORD, variable
+from northbridge_hpu.simulated.machine import RECORD, _get_device_type, synDeviceType, variable
 
 _EACH = {
     "batch_sampler": None,
@@ -29,7 +28,7 @@ _EACH = {
 _AEON = {**_EACH, "shuffle": False, "num_workers": 8, "pin_memory": True, "prefetch_factor": 2}
 
 
-class VendorsDataLoader:
+class LoaderChoice:
     """Chooses a loader by the data set and the generation; any error ends in torch's DataLoader."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -46,7 +45,7 @@ class VendorsDataLoader:
             print(f"Failed to initialize Habana Dataloader, error: {error}\nRunning with PyTorch Dataloader")
             self.dataloader = DataLoader(*args, **kwargs)
 
-    def __iter__(self) -> VendorsDataLoader:
+    def __iter__(self) -> LoaderChoice:
         self.iter = iter(self.dataloader)
         return self
 
@@ -157,3 +156,6 @@ def _read_for_media_pipe(asked: dict[str, Any]) -> bool:
     if "prefetch_factor" not in asked:
         print("Warning: prefetch_factor is 3")
     return bool(shuffle)
+
+
+STAND_INS = RECORD.watched({"habana_dataloader": {"HabanaDataLoader": LoaderChoice}})

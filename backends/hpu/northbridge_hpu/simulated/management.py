@@ -1,11 +1,10 @@
-"""The management library: facts about the cards, without acquiring one.
-
-The top of this module imports nothing heavy: the stand-in for ``pyhlml`` is installed at the end of ``import torch``.
-"""
+"""The management library ``pyhlml``: facts about the cards, without acquiring one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from northbridge_hpu.simulated.machine import DRIVER, RECORD, card, device_count, generation, module_ids, server
 
 _IDLE_BYTES = 768 * 2**20
 """Memory that an idle card shows as used."""
@@ -71,8 +70,6 @@ def hlmlShutdown() -> None:
 def hlmlDeviceGetCount() -> int:
     """Count the cards of the server."""
     _check_open()
-    from northbridge_hpu.simulated.machine import device_count
-
     return device_count()
 
 
@@ -86,24 +83,18 @@ def hlmlDeviceGetHandleByIndex(index: int, /) -> _Handle:
 def hlmlDeviceGetModuleID(device: _Handle, /) -> int:
     """Return the module id of a card."""
     _check_open()
-    from northbridge_hpu.simulated.machine import module_ids
-
     return module_ids()[device.card]
 
 
 def hlmlDeviceGetName(device: _Handle, /) -> bytes:  # noqa: ARG001
     """Return the product name of a card, as bytes."""
     _check_open()
-    from northbridge_hpu.simulated.machine import generation
-
     return generation().product.encode()
 
 
 def hlmlDeviceGetMemoryInfo(device: _Handle, /) -> _Memory:
     """Return a card's memory in bytes; all of it is used as soon as a process holds the card."""
     _check_open()
-    from northbridge_hpu.simulated.machine import card, server
-
     total = card().memory
     used = total if server().holder(device.card) is not None else min(_IDLE_BYTES, total)
     return _Memory(free=total - used, total=total, used=used)
@@ -124,11 +115,33 @@ def hlmlGetHLMLVersion() -> bytes:
 def hlmlGetDriverVersion() -> bytes:
     """Return the driver's version, as bytes."""
     _check_open()
-    from northbridge_hpu.simulated.machine import DRIVER
-
     return DRIVER.encode()
 
 
 def _check_open() -> None:
     if not _is_open:
         raise HLMLError(_UNINITIALIZED)
+
+
+# Read on https://pypi.org/project/habana-pyhlml/
+STAND_INS = RECORD.watched(
+    {
+        "pyhlml": {
+            each.__name__: each
+            for each in (
+                HLMLError,
+                HLMLError_AlreadyInitialized,
+                hlmlDeviceGetCount,
+                hlmlDeviceGetHandleByIndex,
+                hlmlDeviceGetMemoryInfo,
+                hlmlDeviceGetModuleID,
+                hlmlDeviceGetName,
+                hlmlDeviceGetUtilizationRates,
+                hlmlGetDriverVersion,
+                hlmlGetHLMLVersion,
+                hlmlInit,
+                hlmlShutdown,
+            )
+        }
+    }
+)

@@ -1,32 +1,25 @@
-"""The vendor's counts of compiled graphs, over the graphs that the simulated card has run.
-
-The card compiles nothing, so that times are 0; a graph is compiled when it runs for the first time in a process. It
-runs every operator itself and moves no memory, so that the counts of both stay 0.
-"""
+"""The vendor's counts of compiled graphs, and the files that they are written to, one for each rank."""
 
 from __future__ import annotations
 
+import atexit
+import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar, TextIO
 
-from northbridge_cpu_sim import graph_runs
-from northbridge_hpu.simulated.record import variable
+from northbridge_cpu_sim import graph_runs, module as chip
+from northbridge_hpu.simulated.machine import variable
 
 Statistics = list[tuple[str, Any]]
 
 
 class MetricNotFound(Exception):
     """There is no metric of this name."""
-
-
-class InvalidMetricDumpFileFormat(Exception):
-    """The vendor's software declares it, and does not raise it."""
-
-
-class InvalidMetricDumpTrigger(Exception):
-    """The vendor's software declares it, and does not raise it."""
 
 
 class Metric:
@@ -128,19 +121,6 @@ _kinds: dict[str, type[Metric]] = {}
 _global: dict[str, Metric] = {}
 
 
-def start() -> None:
-    """Create the metrics of the process. The vendor's import does so."""
-    kinds: list[type[Metric]] = [GraphCompilation, CPUFallback, MemoryDefragmentation]
-    kinds += [RecipeCache] if _is_on("PT_HPU_ENABLE_CACHE_METRICS") else []
-    _kinds.update({kind.kind: kind for kind in kinds})
-    _global.update({kind.kind: kind() for kind in kinds})
-
-
-def metrics_of_process() -> list[Metric]:
-    """Return the metrics that count from the import on."""
-    return list(_global.values())
-
-
 def metric_global(name: str) -> Metric | None:
     """Return the metric ``name`` of the process; None for an unknown name."""
     return _global.get(name)
@@ -160,3 +140,104 @@ def metric_localcontext(name: str) -> Iterator[Metric]:
 
 def _is_on(name: str) -> bool:
     return (variable(name) or "").lower() in {"y", "yes", "t", "true", "on", "1"}
+
+
+class FileFormat(str, Enum):
+    """The format of a file."""
+
+    json = "json"
+    text = "text"
+
+
+class Trigger(str, Enum):
+    """The event at which metrics are written."""
+
+    process_exit = "process_exit"
+    mark_step = "mark_step"
+    metric_change = "metric_change"
+    user = "user"
+
+
+class MetricsFile:
+    """A file of metrics. It is created by its first entry, under the name of a file that does not exist yet."""
+
+    def __init__(self, name: str, kind: FileFormat) -> None:
+        self._name = _of_rank(name)
+        self._kind = kind
+        self._file: TextIO | None = None
+
+    def write(self, metrics: Iterable[Metric], trigger: Trigger) -> None:
+        """Add an entry for each of the metrics."""
+        for metric in metrics:
+            is_first = self._file is None
+            file = self._file = self._file or _create(self._name)
+            now = datetime.now()
+            if self._kind is FileFormat.json:
+                entry = {"metric_name": metric.name(), "triggered_by": trigger.value, "generated_on": now.isoformat()}
+                file.write(("[" if is_first else ",\n") + json.dumps({**entry, "statistics": dict(metric.stats())}))
+            else:
+                file.write(f"Metric name: {metric.name()}\nTriggered by: {trigger.value}\nGenerated on: {now}\n")
+                file.write("Statistics:\n" + "".join(f"\t{name}: {value}\n" for name, value in metric.stats()) + "\n")
+            file.flush()
+
+    def close(self) -> None:
+        """End the file."""
+        if self._file is not None:
+            self._file.write("]\n" if self._kind is FileFormat.json else "")
+            self._file.close()
+            self._file = None
+
+
+_file: MetricsFile | None = None
+_triggers: set[Trigger] = set()
+
+
+def start() -> None:
+    """Create the metrics of the process, and their file. Raises KeyError for an unknown format or trigger."""
+    global _file
+    kinds: list[type[Metric]] = [GraphCompilation, CPUFallback, MemoryDefragmentation]
+    kinds += [RecipeCache] if _is_on("PT_HPU_ENABLE_CACHE_METRICS") else []
+    _kinds.update({kind.kind: kind for kind in kinds})
+    _global.update({kind.kind: kind() for kind in kinds})
+    name = _asked("FILE")
+    if not name:
+        return
+    _triggers.update(Trigger[each] for each in (_asked("DUMP_TRIGGERS") or "process_exit").split(","))
+    _file = MetricsFile(name, FileFormat[_asked("FILE_FORMAT") or "json"])
+    atexit.register(_end)
+
+
+def write(trigger: Trigger, *, changed: str = "") -> None:
+    """Write the metrics at an event, once the process has a card; those called ``changed``, or else all."""
+    if _file is not None and trigger in _triggers and chip.is_initialized():
+        _file.write((each for each in _global.values() if changed in ("", each.name())), trigger)
+
+
+def _end() -> None:
+    write(Trigger.process_exit)
+    if _file is not None:
+        _file.close()
+
+
+def _asked(name: str) -> str | None:
+    value = variable(f"PT_HPU_METRICS_{name}")
+    return value if value is not None else variable(f"HABANA_PT_METRICS_{name}")
+
+
+def _of_rank(name: str) -> str:
+    rank = variable("RANK")
+    rank = rank if rank is not None else variable("OMPI_COMM_WORLD_RANK")
+    if rank is None:
+        return name
+    base, dot, ending = name.rpartition(".")
+    return f"{base}-rank{rank}.{ending}" if dot else f"{name}-rank{rank}"
+
+
+def _create(name: str) -> TextIO:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    number = 0
+    while True:
+        try:
+            return Path(f"{name}.{number}" if number else name).open("x")
+        except FileExistsError:
+            number += 1

@@ -12,7 +12,7 @@ import torch
 
 from northbridge_cpu_sim import module as chip
 from northbridge_hpu.simulated.devices import DeviceLike, _get_device_index, _lazy_init
-from northbridge_hpu.simulated.mode import is_lazy
+from northbridge_hpu.simulated.markers import is_lazy
 
 _record_stream = torch.Tensor.record_stream
 _kept: Stream | None = None

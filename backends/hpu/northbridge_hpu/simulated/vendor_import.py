@@ -1,29 +1,54 @@
-"""Effects of ``import habana_frameworks.torch``, which acquires no card."""
+"""The vendor's modules, by name, and the effects of their import, which acquires no card.
+
+The names were read in ``python_packages/habana_frameworks`` of release 1.19.0 of
+https://github.com/HabanaAI/gaudi-pytorch-bridge.
+"""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 
 import northbridge_cpu_sim
 from northbridge_cpu_sim import module as chip
 from northbridge_hpu.simulated import (
-    compiler,
-    float8_operators,
-    generators,
+    devices,
+    dynamic_shapes,
+    float8,
+    fused,
+    graphs,
     machine,
     markers,
     metrics,
-    metrics_files,
+    profiler,
     replaced,
+    streams,
 )
-from northbridge_hpu.simulated.acquisition import acquire
-from northbridge_hpu.simulated.fused import operators
-from northbridge_hpu.simulated.mode import is_lazy, keeps_int64
-from northbridge_hpu.simulated.record import set_variable, variable
-from northbridge_hpu.simulated.settings import HPUSimSettings
+from northbridge_hpu.simulated.machine import RECORD, HPUSimSettings, set_variable, variable
 
 _SOURCES = Path(__file__).with_name("csrc")
+_TORCH = "habana_frameworks.torch"
+
+
+def _names(*objects: Callable[..., object], **others: object) -> dict[str, object]:
+    return {**{each.__name__: each for each in objects}, **others}
+
+
+def _with(package: str, *modules: str) -> dict[str, object]:
+    """Import modules of a package, as the package's own import does."""
+    return {name: import_module(f"{package}.{name}") for name in modules}
+
+
+def _autoload() -> Mapping[str, object]:
+    # In the real package it is a function, and an entry point of torch. The stand-in is imported when torch runs those.
+    return {"_torch": import_module(_TORCH)} if markers.autoloads() else {}
+
+
+def _torch() -> Mapping[str, object]:
+    parts = _with(_TORCH, "activity_profiler", "core", "distributed", "hpu", "utils")
+    load()
+    return {"__all__": sorted(parts), **parts}
 
 
 def load() -> None:
@@ -33,23 +58,195 @@ def load() -> None:
     northbridge_cpu_sim.install(
         card.model_copy(update={"collective": library}),
         sources=_SOURCES if _SOURCES.is_dir() else None,
-        acquire=acquire,
-        held_as=lambda: {} if keeps_int64() else {"int64": "int32"},
-        module=sys.modules["habana_frameworks.torch.hpu"],
+        acquire=machine.acquire,
+        held_as=lambda: {} if markers.keeps_int64() else {"int64": "int32"},
+        module=import_module(f"{_TORCH}.hpu"),
     )
-    generators.default_generators[:] = [chip.default_generator(0)]
-    northbridge_cpu_sim.trace_operators(between_markers=is_lazy(), on_new=_write_changed)
+    devices.default_generators[:] = [chip.default_generator(0)]
+    northbridge_cpu_sim.trace_operators(between_markers=markers.is_lazy(), on_new=_write_changed)
     metrics.start()
-    metrics_files.start()
     replaced.replace()
-    operators.register()
-    compiler.register()
-    float8_operators.define()
-    markers.announce()
+    fused.define_operators()
+    markers.register_backend()
+    float8.define_operators()
+    markers.log_mode()
     set_variable("TORCHINDUCTOR_COMPILE_THREADS", "1")
     if variable("HABANA_PROFILE") is None:
         set_variable("HABANA_PROFILE", "profile_api_light")
 
 
 def _write_changed() -> None:
-    metrics_files.write(metrics_files.Trigger.metric_change, changed="graph_compilation")
+    metrics.write(metrics.Trigger.metric_change, changed="graph_compilation")
+
+
+_KEYS = ("WORLD_SIZE", "RANK", "LOCAL_RANK")
+
+
+def initialize_distributed_hpu(
+    world_size: int | None = None, rank: int | None = None, local_rank: int | None = None
+) -> tuple[int, int, int]:
+    """Complete the environment of a rank, choose its card, and return world size, rank and local rank.
+
+    An unknown world size is 1, an unknown rank is -1. Raises AssertionError if HABANA_VISIBLE_MODULES lists too few.
+    """
+    given = (world_size, rank, local_rank)
+    if None not in given:
+        for key, value in zip(_KEYS, given, strict=True):
+            set_variable(key, str(value))
+    elif any(variable(key) is None for key in _KEYS):
+        of_mpi = {key: variable(f"OMPI_COMM_WORLD_{key.removeprefix('WORLD_')}") for key in _KEYS}
+        for key, text in of_mpi.items():
+            if text is not None and None not in of_mpi.values():
+                set_variable(key, text)
+        for key, default in (("MASTER_ADDR", "localhost"), ("MASTER_PORT", "12345")):
+            if variable(key) is None:
+                set_variable(key, default)
+    found = int(variable("WORLD_SIZE") or 1), int(variable("RANK") or -1), int(variable("LOCAL_RANK") or -1)
+    _choose_card(world_size=found[0], local_rank=found[2])
+    if found[1] != -1:
+        set_variable("ID", str(found[1]))
+    return found
+
+
+def _choose_card(*, world_size: int, local_rank: int) -> None:
+    emulated = (variable("PT_HPU_EMULATE_DISTRIBUTED") or "").lower() in {"1", "true"}
+    if variable("HLS_MODULE_ID") is not None or local_rank == -1 or world_size == 1 or emulated:
+        return
+    visible = variable("HABANA_VISIBLE_MODULES")
+    if visible is None:
+        set_variable("HLS_MODULE_ID", str(local_rank))
+        return
+    modules = visible.split(",")
+    assert local_rank < len(modules), (
+        "There is not enough devices available for training. Please verify if HABANA_VISIBLE_MODULES is set correctly."
+    )
+    set_variable("HLS_MODULE_ID", modules[local_rank].strip())
+
+
+def _hccl() -> Mapping[str, object]:
+    initialize_distributed_hpu()
+    return _names(initialize_distributed_hpu)
+
+
+_GRAPHS = _names(
+    graphs.HPUGraph,
+    graphs.ModuleCacher,
+    graphs.graph,
+    graphs.is_current_stream_capturing,
+    graphs.make_graphed_callables,
+    graphs.wrap_in_hpu_graph,
+)
+_RANDOM = _names(
+    devices.get_rng_state,
+    devices.get_rng_state_all,
+    devices.initial_seed,
+    devices.manual_seed,
+    devices.manual_seed_all,
+    devices.seed,
+    devices.seed_all,
+    devices.set_rng_state,
+    devices.set_rng_state_all,
+)
+
+
+def _hpu() -> Mapping[str, object]:
+    return {
+        **_with(f"{_TORCH}.hpu", "_utils", "graphs", "metrics", "random"),
+        **(_GRAPHS if markers.is_lazy() else {}),
+        **_RANDOM,
+        **_names(
+            devices._lazy_init,
+            devices.current_device,
+            devices.device,
+            devices.device_count,
+            devices.get_autocast_hpu_dtype,
+            devices.get_device_capability,
+            devices.get_device_name,
+            devices.get_device_properties,
+            devices.init,
+            devices.is_autocast_hpu_enabled,
+            devices.is_available,
+            devices.is_bf16_supported,
+            devices.is_initialized,
+            devices.max_memory_allocated,
+            devices.max_memory_cached,
+            devices.max_memory_reserved,
+            devices.mem_get_info,
+            devices.memory_allocated,
+            devices.memory_cached,
+            devices.memory_reserved,
+            devices.memory_stats,
+            devices.reset_accumulated_memory_stats,
+            devices.reset_peak_memory_stats,
+            devices.set_autocast_hpu_enabled,
+            devices.set_device,
+            devices.synchronize,
+            dynamic_shapes.disable_dynamic_shape,
+            dynamic_shapes.enable_dynamic_shape,
+            streams.Event,
+            streams.Stream,
+            streams.current_stream,
+            streams.default_stream,
+            streams.record_stream,
+            streams.set_stream,
+            streams.stream,
+            _initialized=False,
+        ),
+    }
+
+
+STAND_INS = RECORD.watched(
+    {
+        "habana_frameworks": {},
+        "habana_frameworks.autoload": _autoload,
+        _TORCH: _torch,
+        f"{_TORCH}.activity_profiler": _names(profiler.DebugActivity),
+        f"{_TORCH}.core": lambda: {
+            **_with(_TORCH, "hpu"),
+            **_with(f"{_TORCH}.core", "step_closure"),
+            **_names(
+                float8.hpu_inference_initialize,
+                float8.hpu_initialize,
+                float8.hpu_reset_env,
+                float8.hpu_set_env,
+                float8.hpu_set_inference_env,
+                float8.hpu_teardown_inference_env,
+                markers.is_lazy,
+                markers.mark_step,
+            ),
+        },
+        f"{_TORCH}.core.step_closure": _names(markers._mark_step_if_lazy, markers.mark_step),
+        f"{_TORCH}.distributed": lambda: _with(f"{_TORCH}.distributed", "hccl"),
+        f"{_TORCH}.distributed.hccl": _hccl,
+        f"{_TORCH}.dynamo": {},
+        f"{_TORCH}.dynamo.compile_backend": {},
+        f"{_TORCH}.dynamo.compile_backend.config": markers.add_options,
+        f"{_TORCH}.hpex": lambda: _with(f"{_TORCH}.hpex", "experimental"),
+        f"{_TORCH}.hpex.experimental": lambda: _with(f"{_TORCH}.hpex.experimental", "transformer_engine"),
+        f"{_TORCH}.hpex.experimental.transformer_engine": lambda: {
+            **_with(f"{_TORCH}.hpex.experimental.transformer_engine", "fp8", "recipe"),
+            **_names(float8.Linear, float8.fp8_autocast),
+        },
+        f"{_TORCH}.hpex.experimental.transformer_engine.fp8": _names(float8.FP8GlobalStateManager),
+        f"{_TORCH}.hpex.experimental.transformer_engine.recipe": _names(float8.DelayedScaling, float8.Format),
+        f"{_TORCH}.hpex.normalization": _names(fused.FusedClipNorm),
+        f"{_TORCH}.hpex.optimizers": _names(fused.FusedAdamW, fused.FusedSGD),
+        f"{_TORCH}.hpu": _hpu,
+        f"{_TORCH}.hpu._utils": _names(devices._get_device_index),
+        f"{_TORCH}.hpu.graphs": _GRAPHS,
+        f"{_TORCH}.hpu.metrics": _names(metrics.MetricNotFound, metrics.metric_global, metrics.metric_localcontext),
+        f"{_TORCH}.hpu.random": {**_RANDOM, "default_generators": devices.default_generators},
+        f"{_TORCH}.utils": {},
+        f"{_TORCH}.utils.experimental": _names(
+            dynamic_shapes.const_shape_dataloader,
+            dynamic_shapes.data_dynamicity,
+            dynamic_shapes.detect_recompilation_auto_model,
+            float8._set_is_dynamic_quantization,
+            machine._get_device_type,
+            machine._is_fp16_supported,
+            machine.synDeviceType,
+        ),
+        f"{_TORCH}.utils.internal": _names(markers.is_lazy),
+        f"{_TORCH}.utils.library_loader": _names(devices.load_habana_module, is_habana_available=devices.is_available),
+    }
+)

@@ -1,7 +1,7 @@
 """Simulated Ascend NPUs: the stand-ins that ``NORTHBRIDGE_SIMULATE=npu`` uses for the vendor's software.
 
-``torch_npu/`` holds only the vendor's names, and ``npu_smi.py`` is the vendor's command; the modules beside them
-implement the names. Everything is derived from ``contract.toml``, not from the vendor's code.
+``vendor_import.py`` has the table of the vendor's modules and their names, which the modules beside it implement, and
+``npu_smi.py`` is the vendor's command. Both follow what is public about the vendor's software, and copy none of it.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from pathlib import Path
 
 import northbridge
 import northbridge_cpu_sim
-from northbridge_npu.simulated.settings import NPUSimSettings
+from northbridge_npu.simulated.machine import NPUSimSettings
 
 
 @northbridge.hookimpl
 def northbridge_simulation() -> northbridge.Simulation:
     """Declare the stand-ins for the vendor's software."""
-    settings, folder = NPUSimSettings.read(), Path(__file__).parent
-    tools = {"npu-smi": folder / "npu_smi.py"} if settings.smi != "none" else {}
+    settings = NPUSimSettings.read()
+    tools = {"npu-smi": Path(__file__).with_name("npu_smi.py")} if settings.smi != "none" else {}
     autoloads = ("torch_npu",) if settings.autoload else ()
     return northbridge.Simulation(
-        {"torch_npu": folder / "torch_npu"},
+        {"torch_npu": f"{__name__}.vendor_import"},
         "Ascend NPU",
         "docs/npu.md",
         autoloads=autoloads,

@@ -1,4 +1,4 @@
-"""The simulated machine: its NPUs, their cards, and those that a process sees."""
+"""The simulated machine: its settings, its NPUs and cards, and the record of what is used of its software."""
 
 from __future__ import annotations
 
@@ -6,10 +6,33 @@ import re
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
-from northbridge_cpu_sim import SimulatedDevice
-from northbridge_npu.simulated.record import RECORD
-from northbridge_npu.simulated.settings import NPUSimSettings
+import pydantic
+
+import northbridge
+from northbridge_cpu_sim import Record, SimulatedDevice
+
+
+class NPUSimSettings(northbridge.Settings):
+    """Settings of the simulated machine; ``NORTHBRIDGE_CPU_SIM_DEVICES`` is the number of NPUs."""
+
+    prefix = "NORTHBRIDGE_NPU_SIM_"
+
+    card: Literal["910B3", "Ascend910", "910ProB"] = pydantic.Field(
+        default="910B3", description="910B3, Ascend910 (two NPUs on a card) or 910ProB (without bfloat16)"
+    )
+    smi: Literal["24.1", "none"] = pydantic.Field(default="24.1", description="24.1 or none (not installed)")
+    autoload: bool = pydantic.Field(
+        default=True, description="1 or 0 (whether `import torch` imports the vendor's package)"
+    )
+    restores: bool = pydantic.Field(
+        default=True, description="1 or 0 (whether its import restores torch's switch, as later releases do)"
+    )
+    cann: bool = pydantic.Field(default=True, description="1 or 0 (whether the libraries of CANN are there)")
+
+
+RECORD = Record("torch_npu", "northbridge_npu.simulated", names={"torch_npu.npu": "torch.npu"})
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from northbridge_npu.simulated import machine
-from northbridge_npu.simulated.settings import NPUSimSettings
+from northbridge_npu.simulated.machine import NPUSimSettings
 
 _LINE = "+---------------------------+---------------+----------------------------------------------------+"
 _DOUBLE = _LINE.replace("-", "=")

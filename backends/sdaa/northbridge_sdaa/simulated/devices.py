@@ -1,15 +1,18 @@
-"""The functions of ``torch.sdaa`` that differ from CUDA's, or from the simulated chip's."""
+"""The names of ``torch.sdaa`` that differ from CUDA's or the simulated chip's, and the operator of DeepSpeed's Adam."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from northbridge_cpu_sim import module as chip
 from northbridge_sdaa.simulated import machine
+from northbridge_sdaa.simulated.machine import RECORD
 
 DeviceLike = torch.device | str | int | None
 
@@ -117,3 +120,67 @@ def reset_max_memory_cached(device: DeviceLike = None) -> None:
 def reset_max_memory_allocated(device: DeviceLike = None) -> None:
     """Reset all peaks: they are not stored separately."""
     chip.reset_peak_memory_stats(device)
+
+
+class autocast(torch.autocast):
+    """``torch.autocast("sdaa")``, in float16 unless another dtype is given."""
+
+    def __init__(
+        self, enabled: bool = True, dtype: torch.dtype = torch.float16, cache_enabled: bool | None = None
+    ) -> None:
+        super().__init__("sdaa", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+
+class GradScaler(torch.amp.GradScaler):
+    """``torch.amp.GradScaler("sdaa")``."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("sdaa", **options)
+
+
+_libraries: list[Any] = []
+"""A library that is collected takes its operator along."""
+
+
+# The operator `torch.ops.sdaa.fused_adam`, which the card computes as one kernel, and which is a loop over torch's
+# operators here.
+
+
+def define_operator(kernels: str) -> None:
+    """Define the operator, with ``kernels`` as torch's key of the devices; a repeated call does nothing."""
+    if _libraries:
+        return
+    library: Any = torch.library.Library("sdaa", "FRAGMENT")  # type: ignore[no-untyped-call]  # torch's
+    library.define(
+        "fused_adam(Tensor[] gradients, Tensor(a!)[] weights, Tensor(b!)[] averages, Tensor(c!)[] squares, Tensor[]"
+        " maximums, float beta1, float beta2, float epsilon, float lr, float weight_decay, int decoupled, int step, int"
+        " bias_correction) -> ()"
+    )
+    library.impl("fused_adam", RECORD.recorded("torch.ops.sdaa.fused_adam", step_adam), kernels)
+    _libraries.append(library)
+
+
+def step_adam(
+    gradients: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    averages: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    _maximums: Sequence[Tensor],
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    lr: float,
+    weight_decay: float,
+    decoupled: int,
+    step: int,
+    bias_correction: int,
+) -> None:
+    """Step Adam in place; ``step`` counts from 1. With ``decoupled`` the weights decay by themselves, as in AdamW."""
+    of_average, of_square = (1 - beta1**step, 1 - beta2**step) if bias_correction else (1.0, 1.0)
+    for gradient, weight, average, square in zip(gradients, weights, averages, squares, strict=True):
+        if decoupled:
+            weight.mul_(1 - lr * weight_decay)
+        slope = gradient if decoupled else gradient.add(weight, alpha=weight_decay)
+        average.mul_(beta1).add_(slope, alpha=1 - beta1)
+        square.mul_(beta2).addcmul_(slope, slope, value=1 - beta2)
+        weight.addcdiv_(average, (square / of_square).sqrt().add_(epsilon), value=-lr / of_average)

@@ -1,13 +1,40 @@
-"""The simulated machine: its cards, their core groups, and those that a process sees."""
+"""The simulated machine: its settings, its cards and core groups, and the record of what is used of its software."""
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import Literal
 
-from northbridge_cpu_sim import SimulatedDevice
-from northbridge_sdaa.simulated.record import variable
-from northbridge_sdaa.simulated.settings import SDAASimSettings
+import pydantic
+
+import northbridge
+from northbridge_cpu_sim import Record, SimulatedDevice
+
+
+class SDAASimSettings(northbridge.Settings):
+    """Settings of the simulated machine; ``NORTHBRIDGE_CPU_SIM_DEVICES`` is the number of devices."""
+
+    prefix = "NORTHBRIDGE_SDAA_SIM_"
+
+    groups: int = pydantic.Field(
+        default=4, ge=1, le=8, description="the number of core groups on a card, from 1 to 8, mostly 4 or 3"
+    )
+    registration: Literal["renamed", "patched"] = pydantic.Field(
+        default="renamed", description="renamed (torch's spare device type) or patched (a torch that knows the chip)"
+    )
+    smi: Literal["1.15", "1.10", "none"] = pydantic.Field(
+        default="1.15", description="1.15 (a row is a card), 1.10 (a row is a core group) or none (not installed)"
+    )
+    autoload: bool = pydantic.Field(
+        default=False, description="1 or 0 (whether `import torch` imports the vendor's package)"
+    )
+
+
+RECORD = Record("torch_sdaa", "northbridge_sdaa.simulated", names={"torch_sdaa.sdaa": "torch.sdaa"})
+
+put, variable = RECORD.put, RECORD.variable
+
 
 CARD = "TECO_AICARD_01"
 """Name of a card in teco-smi."""

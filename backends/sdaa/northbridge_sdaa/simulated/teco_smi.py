@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from northbridge_sdaa.simulated import machine
-from northbridge_sdaa.simulated.settings import SDAASimSettings
+from northbridge_sdaa.simulated.machine import SDAASimSettings
 
 _LINE = "|-------------------------------+----------------------+----------------------|"
 _END = "+-----------------------------------------------------------------------------+"

@@ -1,17 +1,22 @@
-"""Effects of ``import torch_sdaa``, which touches no device."""
+"""The vendor's modules, by name, and the effects of their import, which touches no device.
+
+The names are those that lightning-Teco and Teco's public pages and examples use.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 import warnings
+from collections.abc import Mapping
+from importlib import import_module
 
 import torch
 
 import northbridge_cpu_sim
-from northbridge_sdaa.simulated import devices, fused_adam, machine
-from northbridge_sdaa.simulated.record import put, variable
-from northbridge_sdaa.simulated.settings import SDAASimSettings
+from northbridge_cpu_sim import module as chip
+from northbridge_sdaa.simulated import devices, machine
+from northbridge_sdaa.simulated.machine import RECORD, SDAASimSettings, put, variable
 
 _READ = ("TORCH_SDAA_CONV_USE_FP32", "TORCH_SDAA_CONV2D_BACKWARD_USE_FP32", "TORCH_SDAA_BF16_CLIP")
 """Variables of the vendor's operators. The simulated operators always compute in the dtype of their inputs."""
@@ -26,9 +31,9 @@ def load() -> None:
         # Without visible devices, one device exists but is not counted.
         machine.core_group(),
         visible=max(1, len(machine.visible())),
-        module=sys.modules["torch_sdaa.sdaa"],
+        module=import_module("torch_sdaa.sdaa"),
     )
-    fused_adam.register("PrivateUse1")
+    devices.define_operator("PrivateUse1")
     if SDAASimSettings.read().registration == "patched":
         _pass_for_a_type_of_torchs_own()
     if variable("TORCH_SDAA_AUTOLOAD") == "cuda_migrate":
@@ -52,3 +57,70 @@ def _pass_for_a_type_of_torchs_own() -> None:
         warnings.simplefilter("ignore")  # torch warns that it has a kernel for all devices
         library.impl("_has_compatible_shallow_copy_type", lambda _tensor, _other: True, "PrivateUse1")  # type: ignore[no-untyped-call]
     _libraries.append(library)
+
+
+def _torch_sdaa() -> Mapping[str, object]:
+    load()
+    return {"sdaa": import_module("torch_sdaa.sdaa"), "__version__": "3.3.0b0+simulated"}
+
+
+def _sdaa() -> Mapping[str, object]:
+    like_cuda = (
+        chip.Event,
+        chip.Stream,
+        chip._is_in_bad_fork,
+        chip.current_device,
+        chip.current_stream,
+        chip.default_stream,
+        chip.device,
+        chip.get_amp_supported_dtype,
+        chip.get_rng_state_all,
+        chip.init,
+        chip.initial_seed,
+        chip.is_initialized,
+        chip.manual_seed,
+        chip.manual_seed_all,
+        chip.max_memory_allocated,
+        chip.max_memory_reserved,
+        chip.mem_get_info,
+        chip.memory_allocated,
+        chip.memory_reserved,
+        chip.memory_stats,
+        chip.reset_peak_memory_stats,
+        chip.set_device,
+        chip.set_rng_state_all,
+        chip.stream,
+        chip.synchronize,
+    )
+    own = (
+        devices._lazy_call,
+        devices._lazy_init,
+        devices.device_count,
+        devices.empty_cache,
+        devices.get_device_capability,
+        devices.get_device_name,
+        devices.get_device_properties,
+        devices.get_rng_state,
+        devices.is_available,
+        devices.is_bf16_supported,
+        devices.max_memory_cached,
+        devices.memory_cached,
+        devices.reset_max_memory_allocated,
+        devices.reset_max_memory_cached,
+        devices.set_rng_state,
+    )
+    return {
+        "amp": import_module("torch_sdaa.sdaa.amp"),
+        "default_generators": devices.Generators(),
+        "_initialized": False,
+        **{each.__name__: each for each in (*like_cuda, *own)},
+    }
+
+
+STAND_INS = RECORD.watched(
+    {
+        "torch_sdaa": _torch_sdaa,
+        "torch_sdaa.sdaa": _sdaa,
+        "torch_sdaa.sdaa.amp": {"GradScaler": devices.GradScaler, "autocast": devices.autocast},
+    }
+)

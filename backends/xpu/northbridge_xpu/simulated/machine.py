@@ -1,13 +1,27 @@
-"""The simulated machine: its cards, their tiles, and the devices that a process sees."""
+"""The simulated machine: its settings, its cards and tiles, and the record of what is used of its variables."""
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
 
-from northbridge_cpu_sim import SimulatedDevice
-from northbridge_xpu.simulated.record import variable
-from northbridge_xpu.simulated.settings import XPUSimSettings
+import pydantic
+
+import northbridge
+from northbridge_cpu_sim import Record, SimulatedDevice
+
+
+class XPUSimSettings(northbridge.Settings):
+    """Settings of the simulated machine; ``NORTHBRIDGE_CPU_SIM_DEVICES`` is the number of tiles."""
+
+    prefix = "NORTHBRIDGE_XPU_SIM_"
+
+    tiles: int = pydantic.Field(default=2, ge=1, le=2, description="the number of tiles on a card, 1 or 2")
+
+
+RECORD = Record("torch.xpu", "northbridge_xpu.simulated")
+
+variable = RECORD.variable
 
 
 @functools.cache

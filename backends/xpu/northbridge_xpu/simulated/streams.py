@@ -1,13 +1,16 @@
-"""The classes of ``torch._C`` that ``torch.xpu``'s streams and events derive from, and the functions about streams."""
+"""The names of ``torch._C`` about streams, events and graphs, for ``torch.xpu``."""
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from typing import Any, Literal
 
 import torch
+from torch._C import _acceleratorGraph
 from typing_extensions import Self
 
 from northbridge_cpu_sim import module as chip
+from northbridge_xpu.simulated.devices import without
 
 
 class _XpuStreamBase(torch.Stream):
@@ -79,3 +82,45 @@ def _xpu_getStreamFromExternal(data_ptr: int, device: int) -> tuple[int, int, in
 
 def _facts_of(stream: Any) -> tuple[int, int, int]:
     return stream.stream_id, stream.device_index, stream.device_type
+
+
+_handles = itertools.count(1)
+_captures = 0
+
+
+class _XPUGraph(_acceleratorGraph):
+    """A graph of the simulated chip, under torch's names."""
+
+    def __new__(cls, keep_graph: bool = False) -> Self:
+        return super().__new__(cls, keep_graph)
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        super().__init__(keep_graph)
+
+    def capture_begin(
+        self,
+        pool: tuple[int, int] | None = None,
+        capture_error_mode: Literal["default", "global", "thread_local", "relaxed"] = "default",
+    ) -> None:
+        """Capture the work of the device from now on."""
+        global _captures
+        super().capture_begin(pool, capture_error_mode)
+        _captures += 1
+
+    def capture_end(self) -> None:
+        """End the capture."""
+        global _captures
+        _captures -= 1
+        super().capture_end()
+
+    raw_xpu_graph = raw_xpu_graph_exec = without("graph of SYCL's")
+
+
+def _xpu_graph_pool_handle() -> tuple[int, int]:
+    """Return the number of a new pool."""
+    return 0, next(_handles)
+
+
+def _xpu_isCurrentStreamCapturing() -> bool:
+    """Return True while a graph captures."""
+    return _captures > 0

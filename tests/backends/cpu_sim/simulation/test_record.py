@@ -44,6 +44,16 @@ def test_reads_and_calls_are_recorded_once(folder: Path, stand_in: ModuleType) -
     assert lines(folder) == ["read torch.acme.double", "call torch.acme.double", "read torch.acme.number"]
 
 
+def test_a_table_of_stand_ins_is_watched(folder: Path, stand_in: ModuleType) -> None:
+    table = Record("acme").watched({"acme.core": {"double": abs}, "acme": lambda: {"core": stand_in}})
+
+    names = [each() for each in table.values() if callable(each)]
+    _ = stand_in.number
+
+    assert names == [{"double": abs}, {"core": stand_in}]
+    assert lines(folder) == ["read acme.core.number"]
+
+
 def test_what_the_simulation_reads_itself_is_not_written_down(folder: Path, stand_in: ModuleType) -> None:
     Record(__name__).watch("acme.core")
 
@@ -94,6 +104,7 @@ def test_without_the_variable_nothing_is_watched(monkeypatch: pytest.MonkeyPatch
     record.watch("acme.core")
     record.put("acme.core.double", double)
 
+    assert record.watched(table := {"acme.core": {"double": double}}) is table
     assert type(stand_in) is ModuleType
     assert stand_in.double is double
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import northbridge
-from northbridge_hpu.simulated.settings import HPUSimSettings
+from northbridge_hpu.simulated.machine import HPUSimSettings
 
 
 def read(**fields: str) -> HPUSimSettings:

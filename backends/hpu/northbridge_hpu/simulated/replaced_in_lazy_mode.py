@@ -1,4 +1,4 @@
-"""Files in lazy mode: tensors are moved to the host one by one, and the vendor's walk moves them back."""
+"""The functions of torch that the vendor's import replaces in lazy mode alone: files, and ``torch.nn.Module``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 from torch import _weights_only_unpickler as stock
+from torch.nn import Module, Parameter
 
-from northbridge_hpu.simulated.record import put
+from northbridge_hpu.simulated.machine import put, variable
 
 _PROTOCOL = 4
 
@@ -24,11 +25,19 @@ _pythons: Any = pickle._Unpickler
 
 
 def replace() -> None:
-    """Replace ``torch.save``, ``torch.load``, and the readers below ``torch.serialization.load``, which stays."""
+    """Replace them. ``Module``'s first ``__getattr__`` and ``to`` stay available, under the vendor's names."""
     put("torch.save", save)
     put("torch.load", load)
     put("torch.serialization._load", read_archive)
     put("torch.serialization._legacy_load", read_legacy)
+    put("torch.nn.Module.add_module", add_module)
+    put("torch.nn.Module.__setattr__", set_attribute)
+    if all((variable(name) or "1") == "1" for name in ("PT_HPU_WEIGHT_SHARING", "EXPERIMENTAL_WEIGHT_SHARING")):
+        put("torch.nn.Module.original__get_attr__", _get_attribute)
+        put("torch.nn.Module.__getattr__", get_attribute)
+        put("torch.nn.Module.original_to", _to)
+        put("torch.nn.Module.to", to)
+        put("torch.nn.Parameter.__new__", new_parameter)
 
 
 def save(
@@ -136,3 +145,52 @@ def _load_restricted(file: Any, **kwargs: Any) -> Any:
 
 
 _of_protocol_4 = SimpleNamespace(Unpickler=_Unpickler, load=_load_restricted, __name__="pickle")
+
+
+_add_module = Module.add_module
+_set_attribute = Module.__setattr__
+_get_attribute = Module.__getattr__
+_to = Module.to
+_new_parameter = Parameter.__new__
+
+
+def add_module(self: Module, name: str, module: Module | None) -> None:
+    """Add a submodule, and hook it."""
+    _add_module(self, name, module)
+    _hook(module)
+
+
+def set_attribute(self: Module, name: str, value: Any) -> None:
+    """Set an attribute; a submodule is hooked."""
+    _set_attribute(self, name, value)
+    _hook(value)
+
+
+def get_attribute(self: Module, name: str) -> Any:
+    """Return an attribute with the original function."""
+    return self.original__get_attr__(name)  # type: ignore[operator]
+
+
+def to(self: Module, *args: Any, **kwargs: Any) -> Module:
+    """Move a module with the original function."""
+    moved: Module = self.original_to(*args, **kwargs)  # type: ignore[operator]
+    return moved
+
+
+def new_parameter(cls: type[Parameter], data: torch.Tensor | None = None, requires_grad: bool = True) -> Parameter:
+    """Create a parameter with the original function."""
+    return _new_parameter(cls, data, requires_grad)
+
+
+def _hook(value: object) -> None:
+    if isinstance(value, Module) and _begin not in value._forward_pre_hooks.values():
+        value.register_forward_pre_hook(_begin)
+        value.register_forward_hook(_end, always_call=True)
+
+
+def _begin(module: Module, args: Any) -> None:
+    """Tell the graph compiler which module begins; the simulation does not have one."""
+
+
+def _end(module: Module, args: Any, result: Any) -> None:
+    """Tell the graph compiler that the module has ended."""

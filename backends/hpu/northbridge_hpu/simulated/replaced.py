@@ -1,13 +1,12 @@
-"""Process groups: the parameters of an older torch, and a destruction that waits for every rank.
-
-Release 1.22 has one parameter more, ``device_id``, and makes nothing of it: see ``contract.toml``.
-"""
+"""The functions of torch that the vendor's import replaces, those of lazy mode apart."""
 
 from __future__ import annotations
 
 import logging
 import time
 import weakref
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -15,8 +14,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from northbridge_hpu.simulated.record import put
-from northbridge_hpu.simulated.settings import HPUSimSettings
+from northbridge_cpu_sim import module as chip
+from northbridge_hpu.simulated import devices, profiler, replaced_in_lazy_mode, streams
+from northbridge_hpu.simulated.machine import HPUSimSettings, put, variable
+from northbridge_hpu.simulated.markers import is_lazy
 
 _LIBRARY = "hccl"
 _TIMEOUT = timedelta(seconds=1800)
@@ -26,11 +27,26 @@ _default_device = distributed_c10d._get_pg_default_device
 
 
 def replace() -> None:
-    """Replace the functions that create process groups; ``torch.distributed.distributed_c10d`` keeps its own."""
+    """Make the replacements of this mode. ``torch.distributed.distributed_c10d`` keeps its own of the first two."""
     is_old = HPUSimSettings.read().release == "1.19"
     put("torch.distributed.init_process_group", init_process_group if is_old else init_with_device_id)
     put("torch.distributed.new_group", new_group)
     put("torch.distributed.distributed_c10d._get_pg_default_device", _get_pg_default_device)
+    put("torch.manual_seed", manual_seed)
+    put("torch.seed", seed)
+    put("torch.random.fork_rng", fork_rng)
+    put("torch.Tensor.record_stream", record_stream)
+    profiler.replace()
+    if is_lazy():
+        replaced_in_lazy_mode.replace()
+    if (variable("PT_HPU_GPU_MIGRATION") or "").lower() in {"1", "true"}:
+        put("torch.distributed.get_backend", get_backend)
+        put("torch.cuda.is_available", devices.is_available)
+        put("torch.cuda.device_count", devices.device_count)
+
+
+# Process groups have the parameters of an older torch. Release 1.22 has one parameter more, `device_id`, and makes
+# nothing of it: see contract.toml.
 
 
 def init_process_group(
@@ -105,3 +121,56 @@ def _wait_for_all(store: distributed_c10d.Store, rank: int, size: int) -> None:
             gone = store.add(_KEY, 0)
     except dist.DistError as error:  # the first rank, which serves the store, is gone
         logging.getLogger(__name__).debug("no farewell to the other ranks: %s", error)
+
+
+_manual_seed = torch.manual_seed
+_seed = torch.seed
+_fork_rng = torch.random.fork_rng
+
+
+def manual_seed(seed: int) -> torch.Generator:
+    """Seed the host's generator and the card's, and return the host's."""
+    generator = _manual_seed(seed)
+    _seed_card(seed)
+    return generator
+
+
+def seed() -> int:
+    """Seed the host's generator with a random number, the card's with the same, and return it."""
+    chosen = _seed()
+    _seed_card(chosen)
+    return chosen
+
+
+def _seed_card(seed: int) -> None:
+    # torch seeds every forked worker of a loader. The vendor's generator is on the host, and allows it.
+    if not chip._is_in_bad_fork():
+        devices.manual_seed(seed)
+
+
+def fork_rng(
+    devices: Iterable[int] | None = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str = "hpu",
+) -> AbstractContextManager[None]:
+    """Fork the generators as torch does, by default those of all cards, although only that of card 0 can be read."""
+    return _fork_rng(devices, enabled, _caller, _devices_kw, device_type)
+
+
+_record_stream = torch.Tensor.record_stream
+
+
+def record_stream(self: torch.Tensor, s: torch.Stream) -> None:
+    """Call ``torch.hpu.record_stream`` for a tensor on the card, and torch's function for any other."""
+    (streams.record_stream if self.device.type == "hpu" else _record_stream)(self, s)
+
+
+_get_backend = dist.get_backend
+
+
+def get_backend(group: dist.ProcessGroup | None = None) -> str:
+    """Return the name of the group's library, but "nccl" for HCCL."""
+    found = str(_get_backend(group))
+    return "nccl" if found == "hccl" else found

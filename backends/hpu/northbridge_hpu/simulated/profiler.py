@@ -13,9 +13,8 @@ import torch
 import torch.profiler
 
 from northbridge_cpu_sim import Kernel, record_kernels, recorded_kernels
-from northbridge_hpu.simulated.devices import _lazy_init, get_device_name
-from northbridge_hpu.simulated.memory import memory_reserved
-from northbridge_hpu.simulated.record import RECORD, variable
+from northbridge_hpu.simulated.devices import _lazy_init, get_device_name, memory_reserved
+from northbridge_hpu.simulated.machine import RECORD, variable
 
 _ROW = 0
 """The number of the card's row in the trace."""

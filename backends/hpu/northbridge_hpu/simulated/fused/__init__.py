@@ -1,1 +1,0 @@
-"""The vendor's fused optimizers, its norm clip and its moving average, and the operators that they call."""

@@ -1,7 +1,0 @@
-"""The package of the vendor's utilities."""
-
-from __future__ import annotations
-
-from northbridge_hpu.simulated.record import watch as _watch
-
-_watch(__name__)
