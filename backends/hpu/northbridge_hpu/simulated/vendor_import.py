@@ -1,7 +1,7 @@
 """The vendor's modules, by name, and the effects of their import, which acquires no card.
 
-The names were read in ``python_packages/habana_frameworks`` of release 1.19.0 of
-https://github.com/HabanaAI/gaudi-pytorch-bridge.
+``contract.toml`` has the sources of the names that the backend relies on. The others were read in release 1.19.0 of
+https://github.com/HabanaAI/gaudi-pytorch-bridge, under ``python_packages/habana_frameworks`` and their modules' names.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ STAND_INS = RECORD.watched(
             **_with(f"{_TORCH}.hpex.experimental.transformer_engine", "fp8", "recipe"),
             **_names(float8.Linear, float8.fp8_autocast),
         },
-        f"{_TORCH}.hpex.experimental.transformer_engine.fp8": _names(float8.FP8GlobalStateManager),
+        f"{_TORCH}.hpex.experimental.transformer_engine.fp8": _names(float8.FP8GlobalStateManager),  # of optimum-habana at 1d8504c
         f"{_TORCH}.hpex.experimental.transformer_engine.recipe": _names(float8.DelayedScaling, float8.Format),
         f"{_TORCH}.hpex.normalization": _names(fused.FusedClipNorm),
         f"{_TORCH}.hpex.optimizers": _names(fused.FusedAdamW, fused.FusedSGD),

@@ -1,6 +1,8 @@
 """The vendor's modules, by name, and the effects of their import, which touches no device.
 
-The names are those that lightning-Teco and Teco's public pages and examples use.
+``contract.toml`` has the sources of the names that the backend relies on. The others were read in DeepSpeed's
+``accelerator/sdaa_accelerator.py`` (deepspeedai/DeepSpeed at ca2090b), in accelerate 1.5.0 (``utils/modeling.py``,
+``checkpointing.py``) and in Tecorigin/modelzoo; ``init`` and ``is_initialized`` are inferred from CUDA's.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import ModuleType
 from typing import Any
 
@@ -20,18 +21,12 @@ def test_autocast_can_be_asked_and_set(hpu: ModuleType) -> None:
         assert torch.mm(*torch.ones(2, 2, 2, device="hpu")).dtype == torch.float32
     assert not hpu.is_autocast_hpu_enabled()
 
-    hpu.set_autocast_hpu_dtype(torch.float16)
-    assert torch.get_autocast_dtype("hpu") == torch.float16
-    hpu.set_autocast_hpu_dtype(torch.bfloat16)
-
 
 def test_the_compiler_is_told_of_dynamic_shapes(hpu: ModuleType) -> None:
-    """optimum-habana's trainer calls one of the two in each run."""
-    hpu.enable_dynamic_shape()
-    before = hpu.get_dynamic_shape_status()
-    hpu.disable_dynamic_shape()
-
-    assert (before, hpu.get_dynamic_shape_status()) == (True, False)
+    """Trainers of the vendor's examples call one of the two in each run."""
+    for switch in (hpu.enable_dynamic_shape, hpu.disable_dynamic_shape):
+        switch()
+        assert torch.ones(2, device="hpu").sum().item() == 2
 
 
 @pytest.mark.usefixtures("hpu")
@@ -99,35 +94,11 @@ def test_inference_folds_norms_and_computes_the_same(
     folded: Any = prepare(model).to("hpu")
     initialize(folded, mark_only_scales_as_const=True)
 
+    assert os.environ["PT_HPU_INFERENCE_MODE"] == "1"
     assert not any(isinstance(each, torch.nn.BatchNorm2d) for each in folded.modules())
     torch.testing.assert_close(folded(torch.ones(1, 1, 2, 2, device="hpu")).cpu(), expected)
     end()
-
-
-def test_compilers_switches_can_be_set(hpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    from northbridge_hpu.simulated.inference import switches
-
-    monkeypatch.setenv("PT_HPU_INFERENCE_MODE", "0")
-    hpu.enable_inference_mode()
-    hpu.enable_quantization()
-    assert switches == {"inference_mode": True, "quantization": True}
-
-    hpu.disable_inference_mode()
-    hpu.disable_quantization()
-    assert switches == {"inference_mode": False, "quantization": False}
-
-
-def test_closures_wait_for_a_marker_in_lazy_mode(run: Run) -> None:
-    program = """
-    from habana_frameworks.torch.core import step_closure
-    htcore.add_step_closure(print, ("first",))
-    step_closure.add_step_closure(print, ("second",))
-    print("before")
-    step_closure._mark_step_if_lazy()
-    step_closure.mark_step()
-    """
-    assert run(program, PT_HPU_LAZY_MODE="1") == "before\nfirst\nsecond\n"
-    assert run(program, PT_HPU_LAZY_MODE="0") == "before\n"
+    assert os.environ["PT_HPU_INFERENCE_MODE"] == "0"
 
 
 @pytest.mark.parametrize(

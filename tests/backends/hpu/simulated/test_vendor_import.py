@@ -1,8 +1,9 @@
-"""Effects of the vendor's import on the environment of a process."""
+"""Effects of the vendor's import on the environment of a process, and on CUDA's names."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 import pytest
 from tests.backends.simulation.processes import Run
@@ -166,3 +167,13 @@ def test_backward_before_the_import_leaves_no_thread(run: Run) -> None:
         PT_HPU_AUTOLOAD="0",
     )
     assert said.startswith("refused:")
+
+
+def test_cuda_looks_available(run: Callable[..., str]) -> None:
+    program = "print(torch.cuda.is_available(), torch.cuda.device_count())"
+    assert run(program, PT_HPU_GPU_MIGRATION="1") == "True 8\n"
+    assert run(program) == "False 0\n"
+
+
+def test_hccl_says_that_it_is_nccl(on_ranks: Callable[..., list[str]]) -> None:
+    assert on_ranks("print(dist.get_backend())", PT_HPU_GPU_MIGRATION="1") == 2 * ["nccl\n"]

@@ -1,15 +1,60 @@
-"""Acquisition of cards by several processes."""
+"""The simulated server: its settings, the acquisition of its cards by several processes, and its record."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.backends.simulation.processes import Run, Start
 
+import northbridge
 from northbridge_cpu_sim import Server
+from northbridge_hpu.simulated.machine import HPUSimSettings
+
+
+def read(**fields: str) -> HPUSimSettings:
+    return HPUSimSettings.read({HPUSimSettings.variable(name): text for name, text in fields.items()})
+
+
+def test_default_is_a_second_generation_card() -> None:
+    settings = read()
+    assert (settings.generation, settings.release) == ("2", "1.22")
+    assert settings.folder == read().folder
+
+
+def test_another_folder_is_another_server(tmp_path: Path) -> None:
+    assert read(server=str(tmp_path)).folder == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "allowed"),
+    [
+        ("generation", "4", "1, 2 or 3"),
+        ("release", "1.20", "a release of the vendor's software"),
+        ("modules", "0,0,1", "a permutation such as 1,0,3,2"),
+        ("modules", "a,b", "a permutation such as 1,0,3,2"),
+        ("server", "here", "the absolute path of a folder"),
+        ("server", __file__, "the absolute path of a folder"),
+        ("server", f"{__file__}/below", "the absolute path of a folder"),
+    ],
+)
+def test_what_is_not_allowed_is_refused(field: str, text: str, allowed: str) -> None:
+    with pytest.raises(northbridge.SettingsError) as refused:
+        read(**{field: text})
+    assert f"{HPUSimSettings.variable(field)}={text!r} is not " in str(refused.value)
+    assert allowed in str(refused.value)
+
+
+def test_modules_of_another_number_than_the_cards_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from northbridge_hpu.simulated.machine import module_ids
+
+    monkeypatch.setenv("NORTHBRIDGE_HPU_SIM_MODULES", "1,0")
+    with pytest.raises(northbridge.SettingsError, match=r"MODULES='1,0' names 2 of 8 cards"):
+        module_ids()
+
 
 TAKE = """
 try:
@@ -146,3 +191,48 @@ def test_a_card_that_is_held_stays_the_one(start: Start, server: Server) -> None
         assert say(process) == "taken\n"
         assert [card for card in range(8) if server.holder(card) == process.pid] == [0]
         process.communicate("\n")
+
+
+@pytest.fixture
+def recorded(run: Run, tmp_path: Path) -> Callable[[str], list[str]]:
+    """Run a program and return the lines of its record."""
+
+    def recorded(program: str) -> list[str]:
+        run(program, NORTHBRIDGE_CPU_SIM_RECORD=str(tmp_path / "record"))
+        return (tmp_path / "record" / "touched").read_text().splitlines()
+
+    return recorded
+
+
+def test_reads_and_calls_are_written_down_under_torchs_name(recorded: Callable[[str], list[str]]) -> None:
+    lines = recorded("count = torch.hpu.device_count\ncount()\nhtcore.hpu.current_device()\nhtcore.mark_step")
+    assert {"read torch.hpu.device_count", "call torch.hpu.device_count", "call torch.hpu.current_device"} <= set(lines)
+    assert "read habana_frameworks.torch.core.mark_step" in lines
+    assert "call habana_frameworks.torch.core.mark_step" not in lines
+
+
+def test_what_is_absent_is_written_down_too(recorded: Callable[[str], list[str]]) -> None:
+    assert "read torch.hpu.no_such_thing" in recorded("getattr(torch.hpu, 'no_such_thing', None)")
+
+
+def test_variables_and_replaced_functions_are_written_down(recorded: Callable[[str], list[str]]) -> None:
+    lines = recorded("torch.manual_seed(1)")
+    assert {"read MASTER_PORT", "write MASTER_PORT", "call torch.manual_seed"} <= set(lines)
+
+
+def test_what_the_simulation_does_itself_is_not_written_down(recorded: Callable[[str], list[str]]) -> None:
+    lines = recorded("torch.hpu.current_device()")
+    assert [line for line in lines if line.startswith(("read torch.hpu.", "call torch.hpu."))] == [
+        "read torch.hpu.current_device",
+        "call torch.hpu.current_device",
+    ]
+
+
+def test_a_line_is_written_once_a_process(recorded: Callable[[str], list[str]]) -> None:
+    lines = recorded("for _ in range(3): torch.hpu.device_count()")
+    assert len(lines) == len(set(lines))
+
+
+def test_nothing_is_watched_without_the_variable(run: Run) -> None:
+    program = "print(type(torch.hpu).__name__, hasattr(torch.hpu.device_count, '__wrapped__'))"
+    assert run(program, NORTHBRIDGE_CPU_SIM_RECORD="") == "module False\n"
