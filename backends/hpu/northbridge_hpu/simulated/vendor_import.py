@@ -227,7 +227,8 @@ STAND_INS = RECORD.watched(
             **_with(f"{_TORCH}.hpex.experimental.transformer_engine", "fp8", "recipe"),
             **_names(float8.Linear, float8.fp8_autocast),
         },
-        f"{_TORCH}.hpex.experimental.transformer_engine.fp8": _names(float8.FP8GlobalStateManager),  # of optimum-habana at 1d8504c
+        # as optimum-habana at 1d8504c reads it
+        f"{_TORCH}.hpex.experimental.transformer_engine.fp8": _names(float8.FP8GlobalStateManager),
         f"{_TORCH}.hpex.experimental.transformer_engine.recipe": _names(float8.DelayedScaling, float8.Format),
         f"{_TORCH}.hpex.normalization": _names(fused.FusedClipNorm),
         f"{_TORCH}.hpex.optimizers": _names(fused.FusedAdamW, fused.FusedSGD),

@@ -1,4 +1,4 @@
-"""Operations that others found missing on Teco cards, and the one that DeepSpeed's Adam calls, whose steps are torch's."""
+"""Operations that others found missing on Teco cards, and the one of DeepSpeed's Adam, whose steps are torch's."""
 
 from __future__ import annotations
 
