@@ -17,10 +17,10 @@ def __getattr__(name: str) -> Any:
     bridge = northbridge.load("hpu").bridge
     from torch._dynamo.backends import registry
 
-    vendors: Any = registry._COMPILER_FNS.pop(name, None)  # torch registers again what it gets here
+    registered: Any = registry._COMPILER_FNS.pop(name, None)  # torch registers again what it gets here
     reason = bridge.missing_compile_backends.get(name) or "the vendor's software has not registered it"
-    if vendors is None:
+    if registered is None:
         raise northbridge.UnsupportedError(
             f"torch.compile(backend={name!r}): {reason}. Fix: leave torch.compile out", capability="compile"
         )
-    return vendors
+    return registered

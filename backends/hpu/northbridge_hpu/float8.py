@@ -21,8 +21,8 @@ class TransformerEngine(northbridge.Float8Engine):
     """
 
     def read_recipe(self, recipe: Any) -> Any:
-        vendors = _import_engine().recipe
-        if recipe is None or isinstance(recipe, vendors.DelayedScaling):
+        recipes = _import_engine().recipe
+        if recipe is None or isinstance(recipe, recipes.DelayedScaling):
             return recipe
         if not isinstance(recipe, Mapping):
             raise northbridge.ArgumentsError(
@@ -32,12 +32,12 @@ class TransformerEngine(northbridge.Float8Engine):
         given = dict(recipe)
         form = given.get("fp8_format")
         if isinstance(form, str):
-            formats = {"E5M2": vendors.Format.E5M2, "HYBRID": vendors.Format.HYBRID}
+            formats = {"E5M2": recipes.Format.E5M2, "HYBRID": recipes.Format.HYBRID}
             if form not in formats:
                 raise northbridge.ArgumentsError(f"recipe: fp8_format={form!r} is not one of {', '.join(formats)}")
             given["fp8_format"] = formats[form]
         try:
-            return vendors.DelayedScaling(**given)
+            return recipes.DelayedScaling(**given)
         except TypeError as error:
             raise northbridge.ArgumentsError(f"recipe={recipe!r} does not make a DelayedScaling: {error}") from error
 

@@ -111,7 +111,7 @@ def test_a_fabrics_clip_uses_the_vendors(clips: list[float]) -> None:
     assert sum(each.grad.norm().item() ** 2 for each in layer.parameters() if each.grad is not None) <= 0.2501
 
 
-def test_a_release_without_the_clip_uses_torchs_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_without_the_clip_uses_torch_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, NORMALIZATION, None)
     weight = nn.Parameter(torch.zeros(2, device="hpu"))
     weight.grad = torch.tensor([3.0, 4.0], device="hpu")
@@ -134,7 +134,7 @@ def test_gradients_of_several_dtypes_are_clipped_by_torch(clips: list[float]) ->
     assert clips == []
 
 
-def test_torchs_fused_names_the_vendors_class() -> None:
+def test_torch_fused_names_the_vendor_class() -> None:
     with pytest.raises(northbridge.UnsupportedError) as refused:
         fit(lambda parameters: AdamW(parameters, lr=0.1, fused=True))
 
@@ -146,7 +146,7 @@ def test_torchs_fused_names_the_vendors_class() -> None:
 
 
 @pytest.mark.shows("torch's fused optimizers have no kernel for hpu")
-def test_torchs_fused_is_refused_by_a_fabric_too() -> None:
+def test_torch_fused_is_refused_by_a_fabric_too() -> None:
     fabric = Fabric(accelerator="hpu", devices=1)
     fabric.launch()
     layer = nn.Linear(1, 1)

@@ -42,7 +42,7 @@ for asked in ("hpu_backend", "inductor"):
 
 
 class TestCompilation:
-    def test_eager_mode_has_the_vendors_backend_and_not_torchs(self, run: Run) -> None:
+    def test_eager_mode_has_the_vendor_backend_and_no_other(self, run: Run) -> None:
         taken, refused = run(COMPILE, first=LOAD, PT_HPU_LAZY_MODE="0").strip().splitlines()[-2:]
 
         assert taken == "hpu_backend is taken"

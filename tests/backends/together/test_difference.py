@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 from pathlib import Path
 
@@ -50,6 +51,24 @@ def test_both_have_the_same_files(one: str, other: str) -> None:
     own = OPTIONAL if succeeds else OPTIONAL | SUCCESSION
 
     assert files[0] - own == files[1] - own
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_simulations_have_the_same_files(name: str) -> None:
+    files = {each.name for each in (package(name) / "simulated").iterdir()}
+
+    assert {"__init__.py", "device.toml", "devices.py", "machine.py", "vendor_import.py"} <= files
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_real_chips_need_no_simulation(name: str) -> None:
+    files = [file for file in sources(name) if "simulated" not in file.relative_to(package(name)).parts]
+
+    assert [
+        file
+        for file in files
+        if re.search(r"import.*(\bsimulated\b|_cpu_sim\b)|_(cpu_sim|simulated) import", file.read_text())
+    ] == []
 
 
 @pytest.mark.parametrize("name", VENDORS)

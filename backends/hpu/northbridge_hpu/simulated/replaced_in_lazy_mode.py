@@ -21,7 +21,7 @@ _load = torch.load
 _read_archive: Any = torch.serialization._load
 _read_legacy: Any = torch.serialization._legacy_load
 _stock: Any = stock
-_pythons: Any = pickle._Unpickler
+_python_unpickler: Any = pickle._Unpickler
 
 
 def replace() -> None:
@@ -119,7 +119,7 @@ def _sent(tensor: torch.Tensor, where: Any) -> Any:
     return tensor.to(where)
 
 
-class _Unpickler(_pythons):  # type: ignore[misc]  # Python's own class, whose parts have no types
+class _Unpickler(_python_unpickler):  # type: ignore[misc]  # Python's own class, whose parts have no types
     """Unpickler that allows the same names as torch's own."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -137,7 +137,7 @@ class _Unpickler(_pythons):  # type: ignore[misc]  # Python's own class, whose p
             raise pickle.UnpicklingError(f"weights_only=True, but the file builds a {built.__name__}")
         self.load_build()
 
-    dispatch = {**_pythons.dispatch, pickle.BUILD[0]: build}  # noqa: RUF012 - as Python's own has it
+    dispatch = {**_python_unpickler.dispatch, pickle.BUILD[0]: build}  # noqa: RUF012 - as Python's own has it
 
 
 def _load_restricted(file: Any, **kwargs: Any) -> Any:

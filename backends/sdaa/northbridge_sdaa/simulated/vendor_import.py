@@ -37,7 +37,7 @@ def load() -> None:
     )
     devices.define_operator("PrivateUse1")
     if SDAASimSettings.read().registration == "patched":
-        _pass_for_a_type_of_torchs_own()
+        _look_built_in()
     if variable("TORCH_SDAA_AUTOLOAD") == "cuda_migrate":
         put("torch.cuda.is_available", devices.is_available)
     for name in _READ:
@@ -51,7 +51,7 @@ def _parse_device_to_align_with() -> None:
         os.abort()
 
 
-def _pass_for_a_type_of_torchs_own() -> None:
+def _look_built_in() -> None:
     """Let torch look like one that the vendor built: its spare device type is free, and sdaa is like any other."""
     torch._C._get_privateuse1_backend_name = lambda: "privateuseone"
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]

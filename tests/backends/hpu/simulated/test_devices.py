@@ -156,7 +156,7 @@ def generator(request: pytest.FixtureRequest, hpu: ModuleType) -> ModuleType:
     return module
 
 
-def test_torchs_seed_is_the_cards_too(hpu: ModuleType) -> None:
+def test_torch_seed_is_that_of_the_card_too(hpu: ModuleType) -> None:
     torch.manual_seed(7)
     first = torch.rand(4, device="hpu")
     torch.manual_seed(7)

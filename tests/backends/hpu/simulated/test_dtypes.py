@@ -45,7 +45,7 @@ def test_the_second_generation_has_the_small_dtypes(hpu: ModuleType, dtype: torc
 
 
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fnuz])
-def test_what_no_table_of_the_vendors_lists_is_refused(hpu: ModuleType, dtype: torch.dtype) -> None:
+def test_dtype_in_no_vendor_table_is_refused(hpu: ModuleType, dtype: torch.dtype) -> None:
     with pytest.raises(RuntimeError, match="is not supported on HPU device"):
         torch.zeros(1, dtype=dtype).to("hpu")
 

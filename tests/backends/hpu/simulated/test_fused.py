@@ -69,7 +69,7 @@ def test_adamw_has_the_published_formula(optimizers: ModuleType, eps: float) -> 
     assert torch.allclose(train(optimizers.FusedAdamW, **options), by_formula(**options), rtol=1e-6, atol=1e-7)
 
 
-def test_adamw_is_torchs_with_a_small_epsilon_alone(optimizers: ModuleType) -> None:
+def test_adamw_matches_torch_with_a_small_epsilon_alone(optimizers: ModuleType) -> None:
     def distance(eps: float) -> float:
         options: Any = {"lr": 0.01, "eps": eps, "weight_decay": 0.1}
         torchs = train(torch.optim.AdamW, torch.float64, "cpu", **options)
@@ -130,14 +130,14 @@ def test_moments_in_float8_are_not_simulated(optimizers: ModuleType) -> None:
     [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"weight_decay": 0.1}],
     ids=str,
 )
-def test_sgd_is_torchs(optimizers: ModuleType, options: dict[str, Any]) -> None:
+def test_sgd_matches_torch(optimizers: ModuleType, options: dict[str, Any]) -> None:
     torchs = train(torch.optim.SGD, torch.float64, "cpu", lr=0.1, **options)
 
     assert torch.allclose(train(optimizers.FusedSGD, lr=0.1, **options), torchs, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_the_clip_is_torchs(hpu: ModuleType, dtype: torch.dtype) -> None:
+def test_the_clip_matches_torch(hpu: ModuleType, dtype: torch.dtype) -> None:
     from habana_frameworks.torch.hpex.normalization import FusedClipNorm
 
     on_chip, on_cpu = weights(dtype, "hpu"), weights(torch.float64, "cpu")

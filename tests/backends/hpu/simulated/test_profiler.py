@@ -43,7 +43,7 @@ def test_the_file_has_the_cards_events_and_the_table_has_not(hpu: ModuleType, tm
 
 @pytest.mark.usefixtures("hpu")
 @pytest.mark.shows("torch.profiler.ProfilerActivity")
-def test_an_activity_of_torchs_own_records_nothing_of_the_card(tmp_path: Path) -> None:
+def test_torch_activity_records_nothing_of_the_card(tmp_path: Path) -> None:
     activities: Any = torch.profiler.ProfilerActivity
 
     assert [each.name for each in activities] == ["CPU", "CUDA", "HPU"]

@@ -9,7 +9,7 @@ import torch
 from tests.backends.simulation.processes import Run
 
 
-def test_stream_is_torchs_and_current_in_its_context(hpu: ModuleType) -> None:
+def test_stream_is_a_torch_stream_and_current_in_its_context(hpu: ModuleType) -> None:
     stream = hpu.Stream()
 
     with hpu.stream(stream):
@@ -48,7 +48,7 @@ def test_neither_the_device_nor_the_priority_is_listened_to(hpu: ModuleType) -> 
     assert (stream.device.index, stream.priority) == (0, 0)
 
 
-def test_a_stream_and_an_event_of_the_vendors_go_where_torchs_do(hpu: ModuleType) -> None:
+def test_vendor_streams_and_events_go_where_torch_ones_do(hpu: ModuleType) -> None:
     stream, event = hpu.Stream(), hpu.Event()
 
     assert stream.record_event(event) is event
@@ -63,7 +63,7 @@ def test_a_stream_and_an_event_of_the_vendors_go_where_torchs_do(hpu: ModuleType
     assert (event.query(), stream.query()) == (True, True)
 
 
-def test_an_event_measures_up_to_one_of_torchs_too(hpu: ModuleType) -> None:
+def test_event_measures_up_to_a_torch_event_too(hpu: ModuleType) -> None:
     ours, theirs = hpu.Event(enable_timing=True), torch.Event("hpu", enable_timing=True)
     ours.record()
     theirs.record()

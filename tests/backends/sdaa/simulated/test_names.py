@@ -88,7 +88,7 @@ def test_streams_and_events_are_torchs(sdaa: ModuleType) -> None:
 
 
 @pytest.mark.shows("torch.amp.GradScaler")
-def test_mixed_precision_goes_by_torchs_names_and_the_vendors(sdaa: ModuleType) -> None:
+def test_mixed_precision_goes_by_names_of_torch_and_vendor(sdaa: ModuleType) -> None:
     left, right = torch.ones(2, 2, device="sdaa"), torch.ones(2, 2, device="sdaa")
 
     with sdaa.amp.autocast():

@@ -34,7 +34,7 @@ def test_what_is_said_to_do_instead_works(sdaa: ModuleType) -> None:
 
 @pytest.mark.parametrize("decoupled", [True, False])
 @pytest.mark.usefixtures("sdaa")
-def test_fused_adam_steps_as_torchs_does(decoupled: bool) -> None:
+def test_fused_adam_steps_as_torch_does(decoupled: bool) -> None:
     torch.manual_seed(1)
     start, gradients = torch.randn(3, 4), torch.randn(5, 3, 4)
     expected = torch.nn.Parameter(start.clone())
