@@ -113,7 +113,7 @@ def _members(chip: SimChip, module: ModuleType) -> Iterator[tuple[str, object]]:
     # Past the record: to compare a symbol is not to use it.
     for name, value in vars(module).items():
         dotted = chip.record.canonical(f"{module.__name__}.{name}")
-        if name.startswith("__"):
+        if name.startswith("__") and dotted not in chip.lines:
             continue
         yield dotted, value
         if isinstance(value, type):

@@ -73,7 +73,6 @@ def _npu() -> Mapping[str, object]:
     like_cuda = (
         chip.Event,
         chip.Stream,
-        chip._is_in_bad_fork,
         chip.current_device,
         chip.current_stream,
         chip.default_stream,
@@ -123,6 +122,7 @@ def _npu() -> Mapping[str, object]:
         "reset_max_memory_allocated": chip.reset_peak_memory_stats,
         "reset_max_memory_cached": chip.reset_peak_memory_stats,
         "_initialized": False,
+        "_is_in_bad_fork": chip._is_in_bad_fork,
         **{each.__name__: each for each in (*like_cuda, *own)},
     }
 

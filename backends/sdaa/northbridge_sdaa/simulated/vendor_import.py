@@ -70,7 +70,6 @@ def _sdaa() -> Mapping[str, object]:
     like_cuda = (
         chip.Event,
         chip.Stream,
-        chip._is_in_bad_fork,
         chip.current_device,
         chip.current_stream,
         chip.default_stream,
@@ -115,6 +114,7 @@ def _sdaa() -> Mapping[str, object]:
         "amp": import_module("torch_sdaa.sdaa.amp"),
         "default_generators": devices.Generators(),
         "_initialized": False,
+        "_is_in_bad_fork": chip._is_in_bad_fork,
         **{each.__name__: each for each in (*like_cuda, *own)},
     }
 
