@@ -29,7 +29,7 @@ from xml.etree import ElementTree
 import pytest
 from tests.tiers import SAMPLED_BY, TIERS
 
-from northbridge_conformance.runs.shared_runs import FOLDER
+from northbridge_conformance.run import FOLDER
 
 PYTEST = (sys.executable, "-m", "pytest", "--durations=25", "--durations-min=5")
 _FINE = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)

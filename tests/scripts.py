@@ -14,8 +14,7 @@ from typing import IO
 
 from tests.forks.processes import fork
 
-from northbridge_conformance.runs.processes import Process
-from northbridge_conformance.runs.run_environment import ONE_THREAD
+from northbridge_conformance.runs.processes import ONE_THREAD, Process
 
 LIMIT = 240.0
 """The time limit of a script in seconds: pytest's limit, less the time for ending the ranks."""

@@ -1,9 +1,16 @@
-"""Run a scenario, once for all tests that need it, and read the findings of its ranks."""
+"""Run a scenario, once for all tests that need it, and read the findings of its ranks.
+
+Lightning's results on the CPU do not depend on the chip that is compared with them, and a chip repeats its results
+under the same variables. If :data:`FOLDER` names a folder, each such run happens once, in the pytest that needs it
+first: concurrent suites, and a suite that is started again, wait for it.
+"""
 
 from __future__ import annotations
 
 import atexit
+import hashlib
 import itertools
+import os
 import re
 import shutil
 import subprocess
@@ -15,18 +22,39 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from northbridge.errors import UnsupportedError
-from northbridge_conformance.runs.findings import Findings, read, write
-from northbridge_conformance.runs.ports import reserve_port
-from northbridge_conformance.runs.processes import Process, start
-from northbridge_conformance.runs.run_environment import environ_of_runs, inherited
-from northbridge_conformance.runs.run_errors import HungError, RunError
-from northbridge_conformance.runs.scenario import BEGINS, FAILED, LAST, REFUSED, Scenario
-from northbridge_conformance.runs.shared_runs import folder_of_runs, run_once
-from northbridge_conformance.runs.stacks import RUN, collect_stacks, kill_group, kill_left
+from filelock import FileLock
 
-WORK = ["-m", "northbridge_conformance.rank_programs.work"]
+from northbridge.errors import UnsupportedError
+from northbridge_conformance.runs.processes import (
+    Process,
+    environ_of_runs,
+    inherited,
+    reserve_port,
+    start,
+)
+from northbridge_conformance.runs.scenario import (
+    BEGINS,
+    FAILED,
+    LAST,
+    REFUSED,
+    Findings,
+    HungError,
+    RunError,
+    Scenario,
+    name_of,
+    read,
+    write,
+)
+from northbridge_conformance.runs.stacks import RUN, await_ends, collect_stacks, kill_group, kill_left
+
+WORK = ["-m", "northbridge_conformance.runs.work"]
 """The command of a rank, without the scenario and the folder."""
+
+FOLDER = "PYTEST_NORTHBRIDGE_RUNS"
+"""The variable that names the folder. The process that sets it creates and finally deletes the folder.
+
+Its prefix is pytest's, because the processes that tests start report Northbridge's settings as the user's.
+"""
 
 LIMIT_S = 240.0
 """The limit after which a run counts as hung."""
@@ -52,22 +80,22 @@ class RunResult:
     world_size: int = field(default=1, kw_only=True)
 
     def ranks(self, topic: str) -> list[dict[str, Any]]:
-        """Return every rank's findings about ``topic``; one of its words is the name of its step.
+        """Return every rank's findings about ``topic``; one of its words is the function of its step.
 
         Raises :class:`UnsupportedError` if the step was refused, and :class:`HungError` if it hung. If a rank wrote no
         findings, or the step failed after them, raises :class:`AssertionError` with the processes' output in that step.
         """
-        steps = topic.split()
+        words = topic.split()
         found = self.findings.get(topic, [])
-        failed = {step: fact for step in steps for fact in self.findings.get(FAILED + step, ())}
+        failed = {word: fact for word in words for fact in self.findings.get(FAILED + word, ())}
         # A step reports under its own name at its end, before the device may raise a late error.
         if found and not (failed and (topic in failed or len(found) < self.world_size)):
             return found
-        for refused in (fact for step in steps for fact in self.findings.get(REFUSED + step, ())):
+        for refused in (fact for word in words for fact in self.findings.get(REFUSED + word, ())):
             raise UnsupportedError(refused["message"], capability=refused["capability"])
         for fact in failed.values():
             raise (HungError if fact["hung"] else AssertionError)(fact["reason"])
-        raise AssertionError(f"no findings about {topic!r}\n{_said_in(steps, self.said)[-4000:]}")
+        raise AssertionError(f"no findings about {topic!r}\n{_said_in(words, self.said)[-4000:]}")
 
     def each(self, topic: str, fact: str) -> list[Any]:
         """Return one ``fact`` of every rank's findings about ``topic``; raises as :meth:`ranks` does."""
@@ -116,6 +144,25 @@ def _run(scenario: Scenario, environ: dict[str, str]) -> RunResult:
     return RunResult(folder, read(folder), read_said(folder, f"*{_SAID}"), world_size=scenario.ranks)
 
 
+def folder_of_runs(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder that suites share, or None if they do not share one."""
+    return Path(environ[FOLDER]) if environ.get(FOLDER) else None
+
+
+def run_once(runs: Path, name: str, run: Callable[[], Path]) -> Path:
+    """Return the folder of the run ``name``: the result of ``run``, called here or by an earlier process.
+
+    A run that raises leaves no result: the next process that needs it tries again.
+    """
+    stem = hashlib.sha256(name.encode()).hexdigest()[:16]
+    done = runs / f"{stem}.folder"
+    with FileLock(runs / f"{stem}.lock"):
+        if not done.exists():
+            folder = run()
+            done.write_text(str(folder))
+    return Path(done.read_text())
+
+
 def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
     """Return the inherited variables that may affect a run of ``scenario``: only a few for a run on the CPU."""
     name = scenario.accelerator
@@ -155,18 +202,18 @@ def _run_in(folder: Path, scenario: Scenario, environ: dict[str, str]) -> Path:
         is_hung = isinstance(error, HungError)
         said = _said_since(failed, folder)
         reason = f"{error}" if is_hung else f"the step {failed!r} failed with {codes}; it said:\n{said}"
-        write(folder, FAILED + failed, 0, {"reason": reason, "hung": is_hung})
+        write(folder, FAILED + name_of(failed), 0, {"reason": reason, "hung": is_hung})
         following = scenario.steps[scenario.steps.index(failed) + 1 :]
         if time.monotonic() - began > LAST_RESTART_S:
             for step in following:
                 reason = f"the step {step!r} did not begin: the run was too old after the step {failed!r}"
-                write(folder, FAILED + step, 0, {"reason": reason, "hung": is_hung})
+                write(folder, FAILED + name_of(step), 0, {"reason": reason, "hung": is_hung})
             return folder
         if not following:
             return folder
         scenario = replace(scenario, steps=following)
         for path in folder.glob(_SAID):
-            path.rename(path.with_name(f"until-{failed}-{path.name}"))
+            path.rename(path.with_name(f"until-{name_of(failed)}-{path.name}"))
 
 
 def _find_failed_step(steps: tuple[str, ...], said: str) -> str | None:
@@ -182,10 +229,10 @@ def _said_since(step: str, folder: Path) -> str:
     return "\n".join(text for _, *since in said for text in since)[-12000:]
 
 
-def _said_in(steps: Sequence[str], said: str) -> str:
-    """Return the parts of ``said``, a process's output, that belong to ``steps``."""
+def _said_in(names: Sequence[str], said: str) -> str:
+    """Return the parts of ``said``, a process's output, that belong to the steps of these functions."""
     parts = _BEGIN.split(said)
-    return "".join(text for step, text in zip(parts[2::3], parts[3::3], strict=True) if step in steps)
+    return "".join(text for step, text in zip(parts[2::3], parts[3::3], strict=True) if name_of(step) in names)
 
 
 def play(
@@ -250,3 +297,53 @@ def _commands(scenario: Scenario, folder: Path) -> list[tuple[list[str], dict[st
     assert isinstance(scenario.devices, int)
     world = {**meeting, "WORLD_SIZE": str(scenario.devices)}
     return [(work, {**world, "RANK": str(rank)}) for rank in range(scenario.devices)]
+
+
+@dataclass(frozen=True)
+class End(RunResult):
+    """The result of one run, with its exit codes and its end time."""
+
+    codes: tuple[int, ...]
+    """The exit codes of the processes that the suite started; minus the signal if one ended a process."""
+
+    at: float
+    """The time at which the last process of all runs had ended, in seconds since 1970."""
+
+    left: list[str]
+    """The command lines of processes that the run left behind."""
+
+
+_ends: dict[tuple[tuple[Scenario, ...], tuple[tuple[str, str], ...]], tuple[End, ...] | HungError] = {}
+
+
+def run_to_the_end(*scenarios: Scenario, environ: Mapping[str, str]) -> tuple[End, ...]:
+    """Run ``scenarios`` at the same time, only once for this process, and return how each ended.
+
+    Raises :class:`HungError` if one of them did not end within the limit, whichever process was killed in it.
+    """
+    key = (scenarios, tuple(sorted(environ.items())))
+    if key not in _ends:
+        try:
+            _ends[key] = _play_all(scenarios, environ)
+        except HungError as error:
+            _ends[key] = error
+    ends = _ends[key]
+    if isinstance(ends, HungError):
+        raise ends.with_traceback(None)  # as in run()
+    return ends
+
+
+def _play_all(scenarios: tuple[Scenario, ...], environ: Mapping[str, str]) -> tuple[End, ...]:
+    plays = [(scenario, new_folder()) for scenario in scenarios]
+    at: list[float] = []
+    left: list[list[str]] = []
+
+    def at_end() -> None:
+        at.append(time.time())
+        left.extend(await_ends(folder) for _, folder in plays)
+
+    codes = play(plays, environ, at_end)
+    return tuple(
+        End(folder, read(folder), read_said(folder), tuple(each), at[0], lasting)
+        for (_, folder), each, lasting in zip(plays, codes, left, strict=True)
+    )

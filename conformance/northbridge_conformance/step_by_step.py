@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from northbridge_conformance.run import RunResult, run
-from northbridge_conformance.runs.scenario import Scenario
+from northbridge_conformance.runs.scenario import Scenario, name_of
 
 STEP_BY_STEP = "PYTEST_NORTHBRIDGE_STEP_BY_STEP"
 """The variable that, if set, lets each step be a run of its own, which happens when a test reads the step's findings.
@@ -39,6 +39,6 @@ class _StepByStep(RunResult):
         return getattr(run(self._scenario, self._environ), name)  # what all of its steps leave
 
     def ranks(self, topic: str) -> list[dict[str, Any]]:
-        named = [step for step in self._scenario.steps if step in topic.split()]
+        named = [step for step in self._scenario.steps if name_of(step) in topic.split()]
         steps = tuple(named[:1]) or self._scenario.steps
         return run(replace(self._scenario, steps=steps), self._environ).ranks(topic)

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
 
-import pytest
-
 import northbridge
 from northbridge.lightning.namespaces import NAMESPACES
+from northbridge_conformance.optional_pytest import IS_HERE, pytest
 from northbridge_conformance.run import RunResult, run
-from northbridge_conformance.runs.differences import differences_from_cpu
+from northbridge_conformance.runs.comparison import differences_from_cpu
 from northbridge_conformance.runs.scenario import Scenario
 from northbridge_conformance.step_by_step import run_steps
 
@@ -25,62 +24,83 @@ MODELS = ("mlp", "convnet", "transformer", "tied")
 TRAINERS = tuple(name for name, namespace in NAMESPACES.items() if namespace.is_trainer)
 FABRICS = tuple(name for name, namespace in NAMESPACES.items() if not namespace.is_trainer)
 
-_BOTH = ("precision.mixed", "checkpoints.save", "checkpoints.resume")
-_TRAINER = ("training", *_BOTH, "training.stages", "training.manual_optimization")
-_FABRIC = ("training", *_BOTH)
-_TRAINER_ALONE = ("checkpoints.interim", "training.tune", "random_states", "training.device_stats")
-_ALONE = ("precision.scaler", "precision.dtypes", "devices", "refusals")
-_TOGETHER = ("reductions", "weights_agreement")
-
 Steps = Mapping[tuple[str, int], tuple[str, ...]]
 """The steps of one run, for each host and number of devices."""
 
+
+def _refer(*steps: str) -> tuple[str, ...]:
+    """Return references to functions of ``tests.lightning``, by name: its modules import this one."""
+    return tuple(f"{__package__}.tests.lightning.{step}" for step in steps)
+
+
+_BOTH = ("training:train", "precision:train_mixed", "checkpoints:save", "checkpoints:resume")
+_TRAINER = (*_BOTH, "training:run_stages", "training:optimize_manually")
+_TRAINER_ALONE = ("training:tune", "random_states:draw_and_resume", "training:log_device_stats")
+_ALONE = (
+    "precision:train_scaled",
+    "precision:train_precisions",
+    "devices:request_devices",
+    "refusals:try_unsupported",
+)
+_TWO_TRAINERS = ("random_states:draw_and_resume", "reductions:log_metrics", "ddp:train_with_options")
+_TOGETHER = ("reductions:reduce_numbers", "weights_agreement:compare_weights")
+
 BASICS: Steps = {
-    ("Trainer", 1): (*_TRAINER, *_TRAINER_ALONE, *_ALONE),
-    ("Trainer", 2): (*_TRAINER, "random_states", "reductions.metrics", "strategies", "normalization", *_TOGETHER),
-    ("Fabric", 1): (*_FABRIC, "checkpoints.interim", *_ALONE),
-    ("Trainer", 4): (*_TRAINER, *_TOGETHER),
-    ("Fabric", 2): (*_FABRIC, "normalization", *_TOGETHER),
-    ("Fabric", 4): (*_FABRIC, "reductions"),
+    ("Trainer", 1): _refer(*_TRAINER, "checkpoints:save_within_epoch", *_TRAINER_ALONE, *_ALONE),
+    ("Trainer", 2): _refer(*_TRAINER, *_TWO_TRAINERS, "normalization:train_normalized", *_TOGETHER),
+    ("Fabric", 1): _refer(*_BOTH, "checkpoints:save_within_epoch", *_ALONE),
+    ("Trainer", 4): _refer(*_TRAINER, *_TOGETHER),
+    ("Fabric", 2): _refer(*_BOTH, "normalization:train_normalized", *_TOGETHER),
+    ("Fabric", 4): _refer(*_BOTH, "reductions:reduce_numbers"),
 }
 """The steps that run in every mode of a chip."""
 
-_FIRST = ("hooks.set_variables", "hooks")  # they observe the loading of the chip's software
-_OF_TRAINERS = ("optimization", "callbacks", "data_loaders", "checkpoints.failed", "recompilation")
+_FIRST = ("hooks:set_variables", "hooks:record_calls")  # they observe the loading of the chip's software
+_OF_TRAINERS = (
+    "optimization:optimize",
+    "callbacks:train_with_callbacks",
+    "data_loaders:load_data",
+    "failed_checkpoints:fail_to_save",
+    "compilation:monitor_graphs",
+)
 USES: Steps = {
-    ("Trainer", 1): (
+    ("Trainer", 1): _refer(
         *_FIRST,
         *_OF_TRAINERS,
-        "training.repeatedly",
-        "callbacks.profilers",
-        "compilation",
-        "recompilation",
+        "training:train_repeatedly",
+        "callbacks:profile",
+        "compilation:train_compiled",
+        "compilation:monitor_graphs",
     ),
-    ("Trainer", 2): (*_OF_TRAINERS, "callbacks.profilers", "compilation", "deepspeed"),
-    ("Fabric", 1): (*_FIRST, "checkpoints.failed", "fabric", "compilation"),
-    ("Fabric", 2): ("checkpoints.failed", "fabric", "fabric.join", "compilation"),
+    ("Trainer", 2): _refer(
+        *_OF_TRAINERS, "callbacks:profile", "compilation:train_compiled", "deepspeed:train_with_deepspeed"
+    ),
+    ("Fabric", 1): _refer(*_FIRST, "failed_checkpoints:fail_to_save", "fabric:loop", "compilation:train_compiled"),
+    ("Fabric", 2): _refer(
+        "failed_checkpoints:fail_to_save", "fabric:loop", "fabric:join", "compilation:train_compiled"
+    ),
 }
 """Steps beyond the basics, as users run them; in runs of their own, so that not every mode pays for them."""
 
-_OF_THE_CHIP_ALONE = (
-    "weights_agreement",
-    "deepspeed",
-    "devices",
-    "compilation",
-    "recompilation",
-    "random_states",
-    "hooks",
-    "checkpoints.interim",
-    "training.device_stats",
-    "training.repeatedly",
-    "normalization",
-    "checkpoints.failed",
-    "hooks.set_variables",
-    "reductions",
-    "callbacks.profilers",
-    "refusals",
-    "precision.dtypes",
-    "precision.scaler",
+_OF_THE_CHIP_ALONE = _refer(
+    "weights_agreement:compare_weights",
+    "deepspeed:train_with_deepspeed",
+    "devices:request_devices",
+    "compilation:train_compiled",
+    "compilation:monitor_graphs",
+    "random_states:draw_and_resume",
+    "hooks:record_calls",
+    "hooks:set_variables",
+    "checkpoints:save_within_epoch",
+    "failed_checkpoints:fail_to_save",
+    "training:log_device_stats",
+    "training:train_repeatedly",
+    "normalization:train_normalized",
+    "reductions:reduce_numbers",
+    "callbacks:profile",
+    "refusals:try_unsupported",
+    "precision:train_precisions",
+    "precision:train_scaled",
 )
 
 
@@ -160,6 +180,8 @@ class Suite:
                 f"{type(self).__qualname__}: pytest has not loaded Northbridge's plugin, which judges these tests."
                 f' Fix: addopts = ["-p", "{JUDGES[0]}"] in [tool.pytest.ini_options]'
             )
+        if not IS_HERE:
+            raise pytest.Collector.CollectError(f"{__name__} was imported before pytest. Fix: import pytest first")
 
     @pytest.fixture
     def backend(self) -> str:
@@ -235,11 +257,11 @@ class EqualWeights(NamespaceSuite):
 
     @pytest.mark.parametrize("model", MODELS)
     def test_the_weights_are_those_of_a_cpu_run_on_each_rank(self, differences: Differences, model: str) -> None:
-        assert differences(f"training {model}", "weights") == []
+        assert differences(f"train {model}", "weights") == []
 
     @pytest.mark.parametrize("model", MODELS)
     def test_the_ranks_have_learnt_the_same(self, chip: RunResult, devices: int, model: str) -> None:
-        learnt = chip.each(f"training {model}", "learnt")
+        learnt = chip.each(f"train {model}", "learnt")
 
         # Parameters only: each rank has its own batch norm statistics.
         assert learnt == learnt[:1] * devices
@@ -271,7 +293,7 @@ def chip_run(backend: str, namespace: str, devices: int, environ: dict[str, str]
     """Return the run of all ``steps`` on the chip, through ``namespace`` with that number of devices."""
     require(namespace)
     asked = steps[NAMESPACES[namespace].host, devices]
-    resume = str(cpu_run(namespace, devices).folder) if "checkpoints.resume" in asked else ""
+    resume = str(cpu_run(namespace, devices).folder) if _refer("checkpoints:resume")[0] in asked else ""
     return run_steps(Scenario(backend, namespace, asked, devices, resume=resume), environ)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.conformance.proving import EARNED, prove
 
-from northbridge_conformance.runs.shared_runs import FOLDER
+from northbridge_conformance.run import FOLDER
 from northbridge_cpu_sim import ROUNDING_OPTIONS
 
 CHIPS = tuple((os.environ.get("CHIPS") or "cpu_sim hpu sdaa").split())

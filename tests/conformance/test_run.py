@@ -1,22 +1,32 @@
-"""Runs of a scenario."""
+"""Runs of a scenario, those that suites side by side share, and the endings of runs with killed ranks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from northbridge.errors import UnsupportedError
 from northbridge_conformance import run as room
-from northbridge_conformance.run import RunResult
-from northbridge_conformance.runs.findings import Findings
-from northbridge_conformance.runs.run_errors import HungError, RunError
-from northbridge_conformance.runs.scenario import BEGINS, LAST, Launch, Scenario
+from northbridge_conformance.run import FOLDER, RunResult, folder_of_runs, run_once, run_to_the_end
+from northbridge_conformance.runs.scenario import (
+    BEGINS,
+    LAST,
+    Findings,
+    HungError,
+    Launch,
+    RunError,
+    Scenario,
+    reference,
+)
 from northbridge_conformance.suite import TRAINERS
+from northbridge_conformance.tests.endurance.side_by_side import train_side_by_side
 
-SCENARIO = Scenario("cpu", "lightning.pytorch", ("training",))
+SCENARIO = Scenario("cpu", "lightning.pytorch", ("ours:train",))
 
 
 @pytest.fixture
@@ -61,7 +71,7 @@ def test_hanging_ranks_are_ended_with_their_stacks(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "LIMIT_S", 30.0)
-    waits = Scenario("cpu", TRAINERS[0], ("side_by_side",), 2, launch=launch, resume=str(tmp_path))
+    waits = Scenario("cpu", TRAINERS[0], (reference(train_side_by_side),), 2, launch=launch, resume=str(tmp_path))
 
     with pytest.raises(HungError, match="did not end within 30 s") as hung:
         room.play([(waits, room.new_folder())], {})
@@ -73,43 +83,43 @@ def test_hanging_ranks_are_ended_with_their_stacks(
 
 
 def test_a_fact_of_each_rank() -> None:
-    outcome = RunResult(Path(), {"training": [{"weights": "a"}, {"weights": "b"}]}, "")
+    outcome = RunResult(Path(), {"train": [{"weights": "a"}, {"weights": "b"}]}, "")
 
-    assert outcome.each("training", "weights") == ["a", "b"]
+    assert outcome.each("train", "weights") == ["a", "b"]
 
 
 def test_unreported_topic_has_its_steps_output() -> None:
-    said = "".join(f"{BEGINS.format(7, step)}\n{step} is slow\n" for step in ("fabric", "training", "hooks"))
-    outcome = RunResult(Path(), {"failed hooks": [{"reason": "ValueError: no", "hung": False}]}, said)
+    said = "".join(f"{BEGINS.format(7, f'ours:{name}')}\n{name} is slow\n" for name in ("loop", "train", "hook"))
+    outcome = RunResult(Path(), {"failed hook": [{"reason": "ValueError: no", "hung": False}]}, said)
 
     with pytest.raises(AssertionError) as raised:
-        outcome.ranks("training mlp")
+        outcome.ranks("train mlp")
 
-    assert str(raised.value) == "no findings about 'training mlp'\ntraining is slow\n"
+    assert str(raised.value) == "no findings about 'train mlp'\ntrain is slow\n"
 
 
 FINDINGS: Findings = {
-    "training mlp": [{}, {}],
-    "fabric": [{}],
-    "failed training": [{"reason": "ValueError: in training", "hung": False}],
-    "failed fabric": [{"reason": "it did not end", "hung": True}],
-    "waits": [{}, {}],
-    "failed waits": [{"reason": "RuntimeError: a late error", "hung": False}],
+    "train mlp": [{}, {}],
+    "loop": [{}],
+    "failed train": [{"reason": "ValueError: in train", "hung": False}],
+    "failed loop": [{"reason": "it did not end", "hung": True}],
+    "wait": [{}, {}],
+    "failed wait": [{"reason": "RuntimeError: a late error", "hung": False}],
 }
 
 
 @pytest.mark.parametrize(
     ("topic", "error", "text"),
     [
-        ("training tied", AssertionError, "ValueError: in training"),
-        ("fabric", HungError, "it did not end"),
-        ("waits", AssertionError, "RuntimeError: a late error"),
+        ("train tied", AssertionError, "ValueError: in train"),
+        ("loop", HungError, "it did not end"),
+        ("wait", AssertionError, "RuntimeError: a late error"),
     ],
 )
 def test_failed_step_fails_its_missing_topics(topic: str, error: type[Exception], text: str) -> None:
     outcome = RunResult(Path(), FINDINGS, "", world_size=2)
 
-    assert outcome.ranks("training mlp") == [{}, {}]
+    assert outcome.ranks("train mlp") == [{}, {}]
     with pytest.raises(error) as raised:
         outcome.ranks(topic)
 
@@ -127,10 +137,10 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
         with (folder / "said-0.txt").open("w") as said:
             for before, step in zip(("", *scenario.steps), (*scenario.steps, LAST), strict=True):
                 said.write(f"{BEGINS.format(0, step)}\n")  # the rank that is ahead of the other
-                if before == "crash":
+                if before == "ours:crash":
                     said.write("AssertionError: in crash\n")
                     return [[1]]
-                if before == "hang":
+                if before == "ours:hang":
                     raise HungError("it did not end")
                 said.write(f"{BEGINS.format(1, step)}\nin {step}\n")
         return [[0]]
@@ -139,15 +149,19 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     return starts
 
 
-def test_steps_after_a_failure_get_new_processes(steps: list[tuple[str, ...]]) -> None:
-    result = room._run(Scenario("cpu", "", ("training", "crash", "fabric", "hang", "hooks"), 2), {})
+STEPS = tuple(f"ours:{name}" for name in ("train", "crash", "loop", "hang", "hook"))
 
-    assert steps == [("training", "crash", "fabric", "hang", "hooks"), ("fabric", "hang", "hooks"), ("hooks",)]
+
+def test_steps_after_a_failure_get_new_processes(steps: list[tuple[str, ...]]) -> None:
+    result = room._run(Scenario("cpu", "", STEPS, 2), {})
+
+    assert steps == [STEPS, STEPS[2:], STEPS[4:]]
     assert result.findings == {
         "failed crash": [
             {
-                "reason": "the step 'crash' failed with [1]; it said:\n"
-                f"{BEGINS.format(1, 'crash')}\nin crash\n{BEGINS.format(0, 'fabric')}\nAssertionError: in crash\n",
+                "reason": "the step 'ours:crash' failed with [1]; it said:\n"
+                f"{BEGINS.format(1, 'ours:crash')}\nin ours:crash\n"
+                f"{BEGINS.format(0, 'ours:loop')}\nAssertionError: in crash\n",
                 "hung": False,
             }
         ],
@@ -158,35 +172,156 @@ def test_steps_after_a_failure_get_new_processes(steps: list[tuple[str, ...]]) -
 def test_a_run_is_not_continued_when_it_is_old(steps: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "LAST_RESTART_S", -1.0)
 
-    result = room._run(Scenario("cpu", "", ("hang", "training"), 2), {})
+    result = room._run(Scenario("cpu", "", ("ours:hang", "ours:train"), 2), {})
 
     assert len(steps) == 1
-    with pytest.raises(HungError, match="'training' did not begin: the run was too old after the step 'hang'"):
-        result.ranks("training mlp")
+    with pytest.raises(HungError, match="'ours:train' did not begin: the run was too old after the step 'ours:hang'"):
+        result.ranks("train mlp")
 
 
 def test_failed_run_without_a_failed_step_raises(steps: list[tuple[str, ...]]) -> None:
     with pytest.raises(RunError, match=r"failed with \[1\]:\n(?s:.*)in crash"):
-        room._run(Scenario("cpu", "", ("crash",), 2), {})
+        room._run(Scenario("cpu", "", ("ours:crash",), 2), {})
 
 
 def test_topic_of_a_refused_step_is_refused_alike() -> None:
     refused = [{"message": "acme has no float16", "capability": "float16"}] * 2
     findings: Findings = {
-        "refused precision.scaler": refused,
-        "failed training.tune": [{"reason": "ValueError: no", "hung": False}],
+        "refused train_scaled": refused,
+        "failed tune": [{"reason": "ValueError: no", "hung": False}],
     }
     outcome = RunResult(Path(), findings, "")
 
     with pytest.raises(UnsupportedError, match="acme has no float16") as caught:
-        outcome.ranks("precision.scaler resumed")
+        outcome.ranks("train_scaled resumed")
 
     assert caught.value.capability == "float16"
 
 
 def test_a_refusal_does_not_excuse_the_step_beside_it() -> None:
     refused = [{"message": "acme has no float16", "capability": "float16"}]
-    outcome = RunResult(Path(), {"refused precision.scaler": refused}, "")
+    outcome = RunResult(Path(), {"refused train_scaled": refused}, "")
 
-    with pytest.raises(AssertionError, match="no findings about 'training mlp'"):
-        outcome.ranks("training mlp")
+    with pytest.raises(AssertionError, match="no findings about 'train mlp'"):
+        outcome.ranks("train mlp")
+
+
+def test_no_folder_is_shared_unless_somebody_names_one(tmp_path: Path) -> None:
+    assert folder_of_runs({}) is None
+    assert folder_of_runs({FOLDER: ""}) is None
+    assert folder_of_runs({FOLDER: str(tmp_path)}) == tmp_path
+
+
+def test_concurrent_callers_wait_and_get_its_folder(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    def run() -> Path:
+        ran.append("run")
+        time.sleep(0.2)
+        return tmp_path / "run"
+
+    with ThreadPoolExecutor() as suites:
+        folders = list(suites.map(lambda _: run_once(tmp_path, "training on 2", run), range(3)))
+
+    assert (folders, ran) == ([tmp_path / "run"] * 3, ["run"])
+
+
+def test_another_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    first = run_once(tmp_path, "training on 1", lambda: tmp_path / "one")
+    second = run_once(tmp_path, "training on 2", lambda: tmp_path / "two")
+
+    assert (first, second) == (tmp_path / "one", tmp_path / "two")
+
+
+def test_one_that_failed_is_tried_again_by_the_next(tmp_path: Path) -> None:
+    def fail() -> Path:
+        raise RuntimeError("rank 1 ended")
+
+    with pytest.raises(RuntimeError, match="rank 1 ended"):
+        run_once(tmp_path, "training", fail)
+
+    assert run_once(tmp_path, "training", lambda: tmp_path / "run") == tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "of_the_second", "folders"),
+    [
+        ("cpu", {}, 1),
+        ("cpu", {"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}, 1),
+        ("cpu_sim", {}, 1),
+        ("cpu_sim", {"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}, 2),
+        ("cpu_sim", {"TORCH_SHOW_CPP_STACKTRACES": "1"}, 2),
+        ("cpu_sim", {"PYTEST_MUTATION_CPU_SIM": "add"}, 2),
+    ],
+    ids=[
+        "the CPU's",
+        "the CPU's, of chips that differ",
+        "a chip's",
+        "of a chip that differs",
+        "of a torch that does",
+        "of one that is broken on purpose",
+    ],
+)
+def test_two_suites_share_a_run_where_it_is_the_same(
+    accelerator: str, of_the_second: dict[str, str], folders: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    monkeypatch.setattr(room, "_run_in", lambda folder, *_: folder)
+    scenario = Scenario(accelerator, "lightning.pytorch", ("ours:train",))
+
+    found = set()
+    for variables in ({}, of_the_second):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(room, "_results", {})
+        found.add(room.run(scenario).folder)
+
+    assert len(found) == folders
+    assert all(folder.is_dir() for folder in found)
+
+
+FIRST = Scenario("cpu", "lightning.pytorch", ("ours:train",))
+SECOND = Scenario("cpu", "lightning.pytorch", ("ours:save",))
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of scenarios started at once; the second of two is killed, and one with ``HANG`` never ends."""
+    numbers: list[int] = []
+
+    def play(
+        plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str], at_end: Callable[[], None]
+    ) -> list[list[int]]:
+        numbers.append(len(plays))
+        if "HANG" in environ:
+            raise HungError("it did not end")
+        for number, (_, folder) in enumerate(plays):
+            (folder / "said-0.txt").write_text(f"job {number}")
+        at_end()
+        return [[0], [-9]][: len(plays)]
+
+    monkeypatch.setattr(room, "play", play)
+    monkeypatch.setattr(room, "_ends", {})
+    return numbers
+
+
+def test_side_by_side_runs_start_at_once(played: list[int]) -> None:
+    first, second = run_to_the_end(FIRST, SECOND, environ={})
+
+    assert played == [2]
+    assert (first.codes, second.codes) == ((0,), (-9,))
+    assert (first.said, second.said) == ("job 0", "job 1")
+    assert first.folder != second.folder
+
+
+def test_tests_that_ask_for_one_end_share_its_run(played: list[int]) -> None:
+    assert run_to_the_end(FIRST, environ={}) is run_to_the_end(FIRST, environ={})
+    assert played == [1]
+
+
+def test_a_run_that_hangs_fails_every_test_that_asks_for_it(played: list[int]) -> None:
+    for _ in range(2):
+        with pytest.raises(HungError, match="it did not end"):
+            run_to_the_end(FIRST, environ={"HANG": "1"})
+
+    assert played == [1]

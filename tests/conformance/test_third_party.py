@@ -31,11 +31,15 @@ DENIALS = (
 DENIED = """
 from northbridge import UnsupportedError
 from northbridge_conformance.run import run
-from northbridge_conformance.runs.scenario import Scenario
-ran = run(Scenario("kelvin", "lightning.pytorch", ("deepspeed", "fsdp"), 2))
-for step in ("deepspeed", "fsdp"):
+from northbridge_conformance.runs.scenario import Scenario, name_of
+steps = (
+    "northbridge_conformance.tests.lightning.deepspeed:train_with_deepspeed",
+    "northbridge_conformance.tests.lightning.fsdp:train_with_fsdp",
+)
+ran = run(Scenario("kelvin", "lightning.pytorch", steps, 2))
+for step in steps:
     try:
-        print(ran.ranks(step))
+        print(ran.ranks(name_of(step)))
     except UnsupportedError as error:
         print(error.capability, error)
 """

@@ -11,7 +11,7 @@ from tests.core.conftest import Site, install_in
 from tests.faults.wrong_backends import try_backend
 
 from northbridge_conformance.report.report import TestResult
-from northbridge_conformance.runs.shared_runs import FOLDER, folder_of_runs
+from northbridge_conformance.run import FOLDER, folder_of_runs
 from northbridge_conformance.suite import MODELS
 from northbridge_conformance.verdict import Verdict
 from northbridge_cpu_sim import ROUNDING_OPTIONS

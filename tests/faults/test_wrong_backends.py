@@ -10,8 +10,8 @@ from tests.faults.wrong_backends import PAGE, PARENT, Fault, Trial, catching, in
 from tests.tiers import draw, read_seed
 
 from northbridge_conformance.levels import LEVELS
+from northbridge_conformance.run import folder_of_runs
 from northbridge_conformance.runner.supervisor import plan
-from northbridge_conformance.runs.shared_runs import folder_of_runs
 from northbridge_conformance.verdict import Verdict
 
 pytestmark = pytest.mark.timeout(1800)  # a test waits for those before it

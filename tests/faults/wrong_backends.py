@@ -22,10 +22,10 @@ from tests.forks.suite import begin_pytest, forking
 from northbridge.capabilities import Claim
 from northbridge_conformance.report.grading import judge_tests
 from northbridge_conformance.report.report import TestResult
+from northbridge_conformance.run import FOLDER
 from northbridge_conformance.runner.supervisor import watch
 from northbridge_conformance.runs.processes import start_afresh
 from northbridge_conformance.runs.question import ask
-from northbridge_conformance.runs.shared_runs import FOLDER
 from northbridge_conformance.step_by_step import STEP_BY_STEP
 from northbridge_conformance.verdict import Verdict
 from northbridge_cpu_sim import ROUNDING_OPTIONS, STRICT_OPTIONS
@@ -168,7 +168,7 @@ def try_backend(
     The backend is asked for its ``claims`` if they are not given.
     """
     if claims is None:
-        declared = ask("declaration", backend, environ=environ).facts["capabilities"]
+        declared = ask("plugin:declare", backend, environ=environ).facts["capabilities"]
         claims = {name: Claim(*said) for name, (kind, *said) in declared.items() if kind == "Claim"}
     environ = forking({STEP_BY_STEP: "1", **environ})
     course = watch(backend, (level,), only=only, environ=environ, begin=begin_pytest if forked else start_afresh)

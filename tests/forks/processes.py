@@ -22,8 +22,7 @@ from typing import IO, Any
 from tests.forks.linux_environ import ROOM
 from tests.forks.program import AUTOLOAD, Program
 
-from northbridge_conformance.runs.processes import Process, start_afresh
-from northbridge_conformance.runs.run_environment import tells_of_a_launcher
+from northbridge_conformance.runs.processes import Process, start_afresh, tells_of_a_launcher
 
 MOST_SERVERS = 6
 """The number of servers: one with torch alone, of about 300 MB, and its forks that import more."""

@@ -19,11 +19,15 @@ from tests.forks.processes import fork
 import northbridge
 from northbridge.discovery import installed
 from northbridge_conformance.run import WORK
-from northbridge_conformance.runs.processes import Process, start_afresh, start_by
+from northbridge_conformance.runs.processes import (
+    ONE_THREAD,
+    Process,
+    environ_of_runs,
+    start_afresh,
+    start_by,
+)
 from northbridge_conformance.runs.question import ANSWER, ask
-from northbridge_conformance.runs.run_environment import ONE_THREAD, environ_of_runs
-from northbridge_conformance.runs.run_errors import HungError
-from northbridge_conformance.runs.scenario import Scenario
+from northbridge_conformance.runs.scenario import HungError, Scenario
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,7 +67,7 @@ def begin(command: list[str], environ: Mapping[str, str], folder: Path, output: 
         return fork(command, environ, folder, output, imported=(COMPILER, package), starts_ranks=starts_ranks)
     if command[0] == "-m" and command[1].endswith(CONSOLIDATE):
         return fork(command, environ, folder, output, imported=(COMPILER, command[1].partition(".")[0]))
-    if command[0] == ANSWER and may_be_asked_in_a_fork(Path(command[2]).stem, *command[4:]):
+    if command[0] == ANSWER and may_be_asked_in_a_fork(f"{Path(command[2]).stem}:{command[3]}", *command[5:]):
         inherited = environ_of_runs()
         before = {name: inherited[name] for name in environ if name in inherited}
         return fork(command, before, folder, output, late=environ, imported=(COMPILER, "lightning"))
@@ -86,16 +90,16 @@ def may_be_forked(scenario: Scenario) -> bool:
 
 def may_be_asked_in_a_fork(question: str, backend: str = "", *more: str) -> bool:
     """Return True if a process that has already imported torch and Lightning may answer the question."""
-    if question == "missing_hardware":  # nothing of a vendor's is loaded
+    if question == "plugin:miss_hardware":  # nothing of a vendor's is loaded
         return True
-    if question == "missing_software" and more[0]:  # nothing of the package's can be
+    if question == "plugin:miss_software" and more[0]:  # nothing of the package's can be
         return True
-    return question in ("missing_software", "software") and _declares_to_be_simulated(backend)
+    return question in ("plugin:miss_software", "software:load") and _declares_to_be_simulated(backend)
 
 
 def _declares_to_be_simulated(backend: str) -> bool:
     try:
-        declared = ask("declaration", backend).facts
+        declared = ask("plugin:declare", backend).facts
     except (AssertionError, HungError):
         return False
     return bool(declared["capabilities"]["simulated"] == ["bool", "True"])

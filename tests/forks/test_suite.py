@@ -14,8 +14,8 @@ from tests.forks import processes
 from tests.forks.suite import begin, forking, may_be_asked_in_a_fork, may_be_forked
 
 from northbridge.discovery import declared, named
+from northbridge_conformance.runs.processes import environ_of_runs
 from northbridge_conformance.runs.question import ANSWER
-from northbridge_conformance.runs.run_environment import environ_of_runs
 from northbridge_conformance.runs.scenario import Launch, Scenario
 
 SCENARIO = Scenario("cpu", "lightning.pytorch", ("training",))
@@ -56,12 +56,12 @@ def test_run_with_lightnings_choice_begins_as_a_users() -> None:
 @pytest.mark.parametrize(
     ("question", "arguments", "forked"),
     [
-        ("software", ("cpu_sim", "0", "1"), True),
-        ("software", ("hpu", "0", "1"), False),
-        ("missing_hardware", ("hpu", "lightning.pytorch"), True),
-        ("missing_software", ("hpu", "habana_frameworks", "lightning.pytorch"), True),
-        ("missing_software", ("hpu", "", "lightning.pytorch"), False),
-        ("declaration", ("cpu_sim",), False),
+        ("software:load", ("cpu_sim", "0", "1"), True),
+        ("software:load", ("hpu", "0", "1"), False),
+        ("plugin:miss_hardware", ("hpu", "lightning.pytorch"), True),
+        ("plugin:miss_software", ("hpu", "habana_frameworks", "lightning.pytorch"), True),
+        ("plugin:miss_software", ("hpu", "", "lightning.pytorch"), False),
+        ("plugin:declare", ("cpu_sim",), False),
     ],
 )
 def test_question_forked(
@@ -75,15 +75,15 @@ def test_question_forked(
 
 def test_question_has_lightning(tmp_path: Path) -> None:
     """The variables that a question is asked under need no server of their own, and reach it all the same."""
-    questions = tmp_path / "missing_hardware.py"
+    questions = tmp_path / "plugin.py"
     questions.write_text(
         "import os, sys\n"
-        "def answer(name): return {'lightning': 'lightning' in sys.modules, 'rank': os.environ['ANVIL_RANK']}\n"
+        "def miss_hardware(name): return {'lightning': 'lightning' in sys.modules, 'rank': os.environ['ANVIL_RANK']}\n"
     )
     reply = tmp_path / "reply.json"
     before = len(processes._servers)
     for rank in ("1", "2"):
-        command = [ANSWER, os.pathsep.join(sys.path), str(questions), str(reply), "acme"]
+        command = [ANSWER, os.pathsep.join(sys.path), str(questions), "miss_hardware", str(reply), "acme"]
         with (tmp_path / "said.txt").open("wb") as said:
             process = begin(command, {**environ_of_runs(), "ANVIL_RANK": rank}, tmp_path, said)
         assert process.wait() == 0, (tmp_path / "said.txt").read_text()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.forks.suite import fork_runs
 from tests.matrix.releases import Pair, lay_over
 
 from northbridge_conformance.run import run
-from northbridge_conformance.runs.scenario import Scenario
+from northbridge_conformance.runs.scenario import Scenario, reference
+from northbridge_conformance.tests.lightning.precision import train_mixed
+from northbridge_conformance.tests.lightning.training import train
 
 CHIP = "cpu_sim"
 
@@ -26,7 +30,7 @@ class Trial:
     """
 
     title: str
-    step: str
+    step: Callable[[Scenario, Path], None]
     namespaces: tuple[str, ...]
     devices: int
     strategy: str = "auto"
@@ -38,10 +42,10 @@ class Trial:
 TRAINERS, FABRICS = ("lightning.pytorch", "pytorch_lightning"), ("lightning.fabric", "lightning_fabric")
 
 TRIALS = (
-    Trial("auto", "training", TRAINERS, devices=1, by_auto=True),
-    Trial("2 ranks, bf16-mixed", "precision.mixed", TRAINERS, devices=2, mixed=True),
-    Trial("2 ranks, ddp_spawn", "training", TRAINERS, devices=2, strategy="ddp_spawn"),
-    Trial("Fabric, 2 ranks", "training", FABRICS, devices=2),
+    Trial("auto", train, TRAINERS, devices=1, by_auto=True),
+    Trial("2 ranks, bf16-mixed", train_mixed, TRAINERS, devices=2, mixed=True),
+    Trial("2 ranks, ddp_spawn", train, TRAINERS, devices=2, strategy="ddp_spawn"),
+    Trial("Fabric, 2 ranks", train, FABRICS, devices=2),
 )
 
 
@@ -81,9 +85,9 @@ def _train(pair: Pair, trial: Trial, namespace: str, *, on_chip: bool) -> list[d
     scenario = Scenario(
         accelerator=accelerator,
         namespace=namespace,
-        steps=(trial.step,),
+        steps=(reference(trial.step),),
         devices=trial.devices,
         strategy=trial.strategy,
         models=("mlp",),
     )
-    return run(scenario, environ).findings[f"{trial.step} {scenario.models[0]}"]
+    return run(scenario, environ).findings[f"{trial.step.__name__} {scenario.models[0]}"]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.soak.job import TIMEOUT_S
 
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 JOB = Path(__file__).with_name("job.py")
 ROOT = JOB.parents[2]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.engines import with_engines
 
-from northbridge_conformance.runs.run_environment import ONE_THREAD
+from northbridge_conformance.runs.processes import ONE_THREAD
 
 CHIPS = ("cpu_sim", "hpu", "sdaa")
 REFERENCE = "cpu"

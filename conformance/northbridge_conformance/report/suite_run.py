@@ -146,7 +146,7 @@ def find_facts(name: str, environ: Mapping[str, str] = os.environ) -> Facts:
     plugin = installed.find(name)
     origin: dict[str, Any] = {"name": name, "distribution": plugin.distribution, "version": plugin.version}
     try:
-        found: dict[str, Any] = ask_again("description", name, environ=environ, limit_s=_LIMIT_S).facts
+        found: dict[str, Any] = ask_again("software:describe", name, environ=environ, limit_s=_LIMIT_S).facts
     except (AssertionError, HungError) as error:
         return Facts(BackendFacts(**origin, problem=str(error)))
     claims: dict[str, Any] = {

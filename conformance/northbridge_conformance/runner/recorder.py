@@ -20,7 +20,7 @@ from northbridge_conformance import rewrite_assertions
 from northbridge_conformance.figures import PROPERTY, Figure, VoidError
 from northbridge_conformance.runner.event_log import Began, Ended, EventLog, Planned, Uncollected
 from northbridge_conformance.runner.late_errors import UNUSABLE
-from northbridge_conformance.runs.run_errors import HungError, RunError
+from northbridge_conformance.runs.scenario import HungError, RunError
 from northbridge_conformance.runs.stacks import dump_stacks_when_asked
 from northbridge_conformance.verdict import Ending
 

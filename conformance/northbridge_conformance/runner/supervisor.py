@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from northbridge.processes.endings import describe_exit
+from northbridge_conformance.run import FOLDER
 from northbridge_conformance.runner.event_log import Began, Ended, EventLog, Line, Planned, Uncollected
 from northbridge_conformance.runs.processes import Process, Start, start_afresh
-from northbridge_conformance.runs.shared_runs import FOLDER
 from northbridge_conformance.runs.stacks import collect_stacks, kill_group
 from northbridge_conformance.verdict import Ending
 

@@ -8,8 +8,8 @@ import os
 import sys
 
 
-def main(path: str, question: str, reply: str, *arguments: str) -> None:
-    """Write the result of ``answer(*arguments)`` from the file ``question`` as JSON to the file ``reply``."""
+def main(path: str, question: str, function: str, reply: str, *arguments: str) -> None:
+    """Write the result of ``function(*arguments)`` of the file ``question`` as JSON to the file ``reply``."""
     sys.path[:] = path.split(os.pathsep)
     import faulthandler
     from importlib.util import module_from_spec, spec_from_file_location
@@ -21,7 +21,7 @@ def main(path: str, question: str, reply: str, *arguments: str) -> None:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     try:
-        facts = module.answer(*arguments)
+        facts = getattr(module, function)(*arguments)
     except Exception as error:
         if not getattr(error, "timed_out", False):
             raise

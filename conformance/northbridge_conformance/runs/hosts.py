@@ -15,10 +15,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from northbridge.lightning.namespaces import NAMESPACES, Stock
-from northbridge_conformance.runs.findings import write
-from northbridge_conformance.runs.fingerprints import fingerprint
+from northbridge_conformance.runs.comparison import fingerprint
 from northbridge_conformance.runs.models import MODELS, adam, seen
-from northbridge_conformance.runs.scenario import Scenario
+from northbridge_conformance.runs.scenario import Scenario, write
 
 
 @atexit.register
@@ -35,7 +34,7 @@ def is_trainer(namespace: str) -> bool:
     return NAMESPACES[namespace].is_trainer
 
 
-def lightnings(scenario: Scenario, module: str) -> Any:
+def module_of(scenario: Scenario, module: str) -> Any:
     """Return a module of the scenario's namespace, such as ``"callbacks"``."""
     return import_module(f"{scenario.namespace}.{module}")
 
@@ -177,6 +176,13 @@ def _devices_in_use(backend: Any) -> list[str] | None:
     device = backend.device
     roots = {device.root(index) for index in range(device.count())}
     return sorted(str(root) for root in roots if device.memory_allocated(root.index) > 0)
+
+
+def bytes_on_chip(backend: Any, root: Any) -> int:
+    """Return the bytes that tensors of this process hold on the device ``root``; 0 if the chip does not count them."""
+    backend.device.synchronize()
+    is_counted = not backend.present_capabilities().memory_stats.denied
+    return int(backend.device.memory_allocated(root.index)) if is_counted else 0
 
 
 def _card(chip: Any, device: torch.device) -> str:

@@ -18,9 +18,8 @@ from northbridge.processes.child import killed_at_end
 from northbridge.processes.endings import describe_exit
 from northbridge.processes.environment import import_path
 from northbridge.processes.question import ANSWERS
-from northbridge_conformance.runs.processes import Process, start
-from northbridge_conformance.runs.run_environment import environ_of_runs
-from northbridge_conformance.runs.run_errors import HungError
+from northbridge_conformance.runs.processes import Process, environ_of_runs, start
+from northbridge_conformance.runs.scenario import HungError
 
 LIMIT_S = 150.0
 """The limit for an answer; the detection of devices ends within 85 of these seconds."""
@@ -49,7 +48,7 @@ def ask(
     environ: Mapping[str, str] = MappingProxyType({}),
     user: Mapping[str, str] = MappingProxyType({}),
 ) -> Answer:
-    """Return ``answer(*arguments)`` of a module of ``questions``; the result is cached.
+    """Return the result of a function of ``questions``, named ``file:function``; it is cached.
 
     ``environ`` is added to the environment, and then ``user``: the user's variables. Raises :class:`AssertionError`
     with the output of the process if it ended without an answer, and :class:`HungError` with the stack of each
@@ -84,8 +83,9 @@ def ask_again(
     with tempfile.TemporaryDirectory(prefix="northbridge-question-") as name:
         folder = Path(name)
         reply, said = folder / "reply.json", folder / "said.txt"
-        asked = str(Path(ANSWER).with_name("questions") / f"{question}.py")
-        command = [ANSWER, path, asked, str(reply), *arguments]
+        file, _, function = question.partition(":")
+        asked = str(Path(ANSWER).with_name("questions") / f"{file}.py")
+        command = [ANSWER, path, asked, function, str(reply), *arguments]
         with said.open("wb") as output:
             process = start(command, {**inherited, **environ}, folder, output)
         code = _wait(process, question, said, LIMIT_S if limit_s is None else limit_s)

@@ -1,9 +1,11 @@
-"""A run that the suite starts in its own processes: its steps, its devices, and its launch."""
+"""A run that the suite starts in its own processes: its steps, devices and launch, its findings and its errors."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 Launch = Literal["script", "torchrun", "restarts", "two nodes", "ranks"]
@@ -23,6 +25,19 @@ BEGINS = "process {} begins the step {}"
 LAST = "end"
 """The step in the last such line of a process, which has then run all of its steps."""
 
+Findings = dict[str, list[dict[str, Any]]]
+"""Every rank's findings for each topic, rank 0 first."""
+
+_END = ".finding.json"
+
+
+class RunError(RuntimeError):
+    """A process of the run failed; the message ends with the output of the processes."""
+
+
+class HungError(RunError):
+    """The run exceeded its limit; the message has the stack of each of its processes."""
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -31,7 +46,7 @@ class Scenario:
     accelerator: str
     namespace: str
     steps: tuple[str, ...]
-    """Steps of :mod:`northbridge_conformance.rank_programs`, run one after another in the same processes."""
+    """References to functions that every process calls one after another, with the scenario and the run's folder."""
 
     devices: int | tuple[int, ...] = 1
     strategy: str = "auto"
@@ -67,3 +82,30 @@ class Scenario:
     def to_json(self) -> str:
         """Return the scenario as one line of text."""
         return json.dumps(asdict(self))
+
+
+def reference(function: Callable[[Scenario, Path], None]) -> str:
+    """Return ``module:function``, the step that calls ``function``."""
+    return f"{function.__module__}:{function.__name__}"
+
+
+def name_of(step: str) -> str:
+    """Return the name of the function that ``step`` calls: a word in each topic of its findings."""
+    return step.rpartition(":")[2]
+
+
+def write(folder: Path, topic: str, rank: int, facts: dict[str, Any]) -> None:
+    """Write the findings of ``rank`` about ``topic``; they must fit into JSON.
+
+    A file and not a collective, because the collectives themselves are under test.
+    """
+    (folder / f"{topic}.{rank:03}{_END}").write_text(json.dumps(facts))
+
+
+def read(folder: Path) -> Findings:
+    """Return all findings in ``folder``."""
+    findings: Findings = {}
+    for path in sorted(folder.glob(f"*{_END}")):
+        topic = path.name.removesuffix(_END).rpartition(".")[0]
+        findings.setdefault(topic, []).append(json.loads(path.read_text()))
+    return findings

@@ -16,8 +16,7 @@ import pytest
 from tests.core.conftest import install as install
 from tests.scripts import fork_script, run_python, wait
 
-from northbridge_conformance.runs.ports import reserve_port
-from northbridge_conformance.runs.processes import Process
+from northbridge_conformance.runs.processes import Process, reserve_port
 
 LIMIT_S = 120.0
 PROGRAMS = Path(__file__).with_name("csrc") / "collective" / "rank_programs.py"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from packaging.version import Version
 
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 REDUCE = """
 import torch

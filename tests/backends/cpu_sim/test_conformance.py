@@ -47,4 +47,4 @@ class TestSecondDevice(SecondDevice):
         return "cpu_sim"
 
     def test_it_is_the_card_of_that_number(self, chip: RunResult) -> None:
-        assert "card=1" in chip.only("training mlp")["card"]
+        assert "card=1" in chip.only("train mlp")["card"]

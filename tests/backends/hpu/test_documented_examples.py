@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.scripts import run_forked, run_script, start_python
 
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 SHORT = {
     "NORTHBRIDGE_SIMULATE": "hpu",

@@ -16,7 +16,7 @@ from tests.backends.simulation.simulation import CHIP
 from tests.conformance.proving import prove
 
 from northbridge_conformance.levels import C4, Adopted
-from northbridge_conformance.runs.shared_runs import FOLDER
+from northbridge_conformance.run import FOLDER
 
 
 class TestProof:

@@ -16,8 +16,7 @@ from tests.scripts import Ran, fork_script, start_python, wait
 
 import northbridge
 from northbridge.settings import WRITTEN
-from northbridge_conformance.runs.ports import reserve_port
-from northbridge_conformance.runs.processes import start_afresh as run_afresh
+from northbridge_conformance.runs.processes import reserve_port, start_afresh as run_afresh
 from northbridge_cpu_sim import Server
 
 LIMIT_S = 120.0

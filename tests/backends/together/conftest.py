@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.scripts import run_forked
 
-from northbridge_conformance.runs.run_environment import tells_of_a_launcher
+from northbridge_conformance.runs.processes import tells_of_a_launcher
 
 SCRIPT = Path(__file__).with_name("train.py")
 ACCELERATORS = ("cpu", "cpu_sim", "hpu", "sdaa")

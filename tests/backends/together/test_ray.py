@@ -13,7 +13,7 @@ from tests.backends.together.conftest import environment_on
 from tests.engines import needs_engines, with_engines
 from tests.scripts import run_script
 
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]

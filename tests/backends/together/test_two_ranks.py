@@ -9,7 +9,7 @@ import pytest
 from tests.backends.together.conftest import environment_on
 from tests.scripts import fork_script, run_forked, wait
 
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 SCRIPT = Path(__file__).with_name("two_ranks.py")
 LAZY = {"PT_HPU_LAZY_MODE": "1", "PT_HPU_ENABLE_LAZY_COLLECTIVES": "true"}

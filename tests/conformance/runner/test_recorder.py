@@ -7,7 +7,7 @@ import pytest
 from northbridge.errors import CheckpointError, UnsupportedError
 from northbridge_conformance.figures import VoidError
 from northbridge_conformance.runner.recorder import classify
-from northbridge_conformance.runs.run_errors import HungError, RunError
+from northbridge_conformance.runs.scenario import HungError, RunError
 from northbridge_conformance.verdict import Ending
 
 

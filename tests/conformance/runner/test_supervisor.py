@@ -9,10 +9,10 @@ import pytest
 from tests.forks.suite import begin_pytest
 from tests.scripts import is_alive
 
+from northbridge_conformance.run import FOLDER
 from northbridge_conformance.runner import supervisor
 from northbridge_conformance.runner.supervisor import Course, SuiteError, plan, watch
 from northbridge_conformance.runs.processes import start_afresh
-from northbridge_conformance.runs.shared_runs import FOLDER
 from northbridge_conformance.verdict import Ending
 
 TESTS = """

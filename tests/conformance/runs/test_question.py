@@ -9,19 +9,30 @@ from tests.core.conftest import Install
 
 from northbridge_conformance.runs import question
 from northbridge_conformance.runs.question import ANSWER, ask, ask_again
-from northbridge_conformance.runs.run_errors import HungError
+from northbridge_conformance.runs.scenario import HungError
 
-QUESTIONS = {
-    "adding": (
-        "import os\ndef answer(*words):\n    print('thinking')\n"
-        "    return {'sum': '+'.join(words), 'pid': os.getpid()}\n"
-    ),
-    "variables": "import os\ndef answer(*names):\n    return {name: os.environ.get(name) for name in names}\n",
-    "crashing": "import os\ndef answer():\n    os.abort()\n",
-    "exiting": "def answer():\n    raise SystemExit('no licence')\n",
-    "hanging": "import threading\ndef answer():\n    threading.Event().wait()\n",
-    "torch": "import sys\ndef answer():\n    return {name: name in sys.modules for name in ('torch', 'pytest')}\n",
-}
+QUESTIONS = """
+import os, sys, threading
+
+def add(*words):
+    print("thinking")
+    return {"sum": "+".join(words), "pid": os.getpid()}
+
+def read(*names):
+    return {name: os.environ.get(name) for name in names}
+
+def crash():
+    os.abort()
+
+def leave():
+    raise SystemExit("no licence")
+
+def hang():
+    threading.Event().wait()
+
+def find_modules():
+    return {name: name in sys.modules for name in ("torch", "pytest")}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -29,31 +40,30 @@ def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions of the tests' own, which nobody has asked before."""
     (tmp_path / "questions").mkdir()
     (tmp_path / "answer.py").write_text(Path(question.ANSWER).read_text())
-    for name, code in QUESTIONS.items():
-        (tmp_path / "questions" / f"{name}.py").write_text(code)
+    (tmp_path / "questions" / "ours.py").write_text(QUESTIONS)
     monkeypatch.setattr(question, "ANSWER", str(tmp_path / "answer.py"))
     monkeypatch.setattr(question, "_answers", {})
 
 
 def test_the_answer_comes_back_with_what_was_printed() -> None:
-    answer = ask("adding", "1", "2")
+    answer = ask("ours:add", "1", "2")
 
     assert answer.facts["sum"] == "1+2"
     assert answer.said == "thinking\n"
 
 
 def test_one_question_is_asked_once() -> None:
-    assert ask("adding", "1") is ask("adding", "1")
-    assert ask("adding", "1") is not ask("adding", "2")
-    assert ask("adding", "1") is not ask("adding", "1", user={"ANVIL": "1"})
+    assert ask("ours:add", "1") is ask("ours:add", "1")
+    assert ask("ours:add", "1") is not ask("ours:add", "2")
+    assert ask("ours:add", "1") is not ask("ours:add", "1", user={"ANVIL": "1"})
 
 
 def test_a_measurement_is_taken_again() -> None:
-    assert ask_again("adding", "1").facts["pid"] != ask_again("adding", "1").facts["pid"]
+    assert ask_again("ours:add", "1").facts["pid"] != ask_again("ours:add", "1").facts["pid"]
 
 
 def test_process_afresh_has_nothing() -> None:
-    assert ask("torch").facts == {"torch": False, "pytest": False}
+    assert ask("ours:find_modules").facts == {"torch": False, "pytest": False}
 
 
 def test_users_variables_win_and_no_rank_is_handed_down(
@@ -63,7 +73,7 @@ def test_users_variables_win_and_no_rank_is_handed_down(
     monkeypatch.setenv("_NORTHBRIDGE_DETECTED", '{"acme": {"devices": 8}}')
     names = ("RANK", "_NORTHBRIDGE_DETECTED", "OMP_NUM_THREADS", "ANVIL")
 
-    answer = ask("variables", *names, environ={"ANVIL": "0"}, user={"ANVIL": "1", "OMP_NUM_THREADS": "3"})
+    answer = ask("ours:read", *names, environ={"ANVIL": "0"}, user={"ANVIL": "1", "OMP_NUM_THREADS": "3"})
 
     assert answer.facts == dict(zip(names, (None, None, "3", "1"), strict=True))
 
@@ -71,8 +81,8 @@ def test_users_variables_win_and_no_rank_is_handed_down(
 @pytest.mark.parametrize(
     ("question", "told"),
     [
-        ("crashing", "was killed by SIGABRT:\nFatal Python error: Aborted"),
-        ("exiting", "ended with exit code 1:\nno lic"),
+        ("ours:crash", "was killed by SIGABRT:\nFatal Python error: Aborted"),
+        ("ours:leave", "ended with exit code 1:\nno lic"),
     ],
 )
 def test_process_without_an_answer_is_a_failure(question: str, told: str) -> None:
@@ -85,7 +95,7 @@ def test_process_without_an_answer_is_a_failure(question: str, told: str) -> Non
 
 @pytest.mark.parametrize(
     ("asked", "arguments"),
-    [("detection", ()), ("missing_software", ("", "lightning.pytorch")), ("software", ("0", "1"))],
+    [("plugin:detect", ()), ("plugin:miss_software", ("", "lightning.pytorch")), ("software:load", ("0", "1"))],
 )
 def test_a_detection_that_takes_long_is_a_timeout(
     install_here: Install, monkeypatch: pytest.MonkeyPatch, asked: str, arguments: tuple[str, ...]
@@ -102,7 +112,7 @@ def test_a_process_that_hangs_is_ended_and_shows_where_it_was(monkeypatch: pytes
     monkeypatch.setattr(question, "LIMIT_S", 3.0)
 
     with pytest.raises(RuntimeError, match="did not end within 3 s") as caught:
-        ask("hanging")
+        ask("ours:hang")
 
     assert "in wait" in str(caught.value)
-    assert "hanging.py" in str(caught.value)
+    assert "ours.py" in str(caught.value)

@@ -11,7 +11,7 @@ import pytest
 
 from northbridge.diagnostics.environment import describe_system, examine_environment
 from northbridge.errors import SettingsError
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 HOST = f"(host {socket.gethostname()})"
 

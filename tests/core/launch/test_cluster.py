@@ -24,7 +24,7 @@ from northbridge.launch.cluster import (
     explain_connection_failure,
 )
 from northbridge.launch.environment import Launcher, Run
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 HOST = f"(host {socket.gethostname()})"
 NODE_0 = {"MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "29500", "NODE_RANK": "0"}

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 import northbridge
 from northbridge.launch.process_group import meet, start
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 CPU = torch.device("cpu")
 

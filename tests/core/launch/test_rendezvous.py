@@ -15,7 +15,7 @@ from torch.distributed.rendezvous import rendezvous as torchs_own
 
 from northbridge.errors import CollectiveError
 from northbridge.launch import rendezvous
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 FIX = ". Fix: give the same accelerator= and process_group_backend= on every node"
 ABSENT = "ranks 2, 3 did not answer in 1 s: not started, or without a strategy of Northbridge. Fix: read their output"

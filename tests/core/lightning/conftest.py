@@ -15,7 +15,7 @@ from northbridge.backend import Backend
 from northbridge.capabilities import Claim
 from northbridge.discovery import current, declared, named
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge_conformance.runs.run_environment import tells_of_a_launcher
+from northbridge_conformance.runs.processes import tells_of_a_launcher
 
 Build = Callable[..., Any]
 Claims = Callable[..., None]

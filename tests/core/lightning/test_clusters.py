@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.scripts import start_python
 
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 USER = """
 import hashlib, os

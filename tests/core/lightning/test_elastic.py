@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 USER = """
 import os, time

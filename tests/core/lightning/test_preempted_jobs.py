@@ -11,7 +11,7 @@ import pytest
 from tests.core.lightning.test_clusters import slurm
 from tests.scripts import fork_script, run_forked
 
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 USER = """
 import hashlib, os, signal, sys

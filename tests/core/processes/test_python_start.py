@@ -80,7 +80,7 @@ def start():
         assert processes.start(["-m", "json.tool", "--help"], os.environ, folder, said).wait(60) == 0
 
 def question():
-    facts = questions.ask_again("plugin_import", "answers").facts
+    facts = questions.ask_again("plugin:import_module", "answers").facts
     assert "answers" in facts["modules"]
 
 def opened():
@@ -205,7 +205,10 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]
 
 
 def test_every_place_that_starts_a_process_is_in_the_table() -> None:
-    files = [*(REPOSITORY / "core").rglob("*.py"), *(REPOSITORY / "backends").glob("*/northbridge_*/**/*.py")]
+    files = [
+        *(file for folder in ("core", "conformance") for file in (REPOSITORY / folder).rglob("*.py")),
+        *(REPOSITORY / "backends").glob("*/northbridge_*/**/*.py"),
+    ]
 
     assert {place for file in files for place in places_in(file)} == set(PLACES)
 

@@ -1,4 +1,7 @@
-"""Load a backend's software twice, and return the state afterwards."""
+"""Questions about a backend whose software is loaded, if this machine has it.
+
+torch is imported by the functions, after northbridge: its import loads the backends' own.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,23 @@ import inspect
 import multiprocessing
 import os
 import pickle
+import platform
 import random
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.machinery import PathFinder
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import northbridge
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
-def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
+
+def load(name: str, rank: str, ranks: str) -> dict[str, object]:
     """Return the state after loading the backend ``name`` as rank ``rank`` of ``ranks``, or the error."""
     import torch
 
@@ -44,7 +53,7 @@ def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
     again = northbridge.load(name)
     found["loaded again"] = _say(backend.bridge.load)
     found["looks"] = [first, _look(torch, again)]
-    found["same objects"] = again is backend and backend.device.module is module is _torchs(torch, backend)
+    found["same objects"] = again is backend and backend.device.module is module is _module_of_torch(torch, backend)
     found["is available"] = _say(module.is_available) if hasattr(module, "is_available") else "it does not say"
     found["broken defaults"] = broken_defaults(backend)
     found["mixed precision"] = _tell_of_mixed_precision(torch, backend)
@@ -118,7 +127,7 @@ def _tell_of_mixed_precision(torch: Any, backend: Any) -> dict[str, str]:
     return found
 
 
-def _torchs(torch: Any, backend: Any) -> object:
+def _module_of_torch(torch: Any, backend: Any) -> object:
     """Return torch's module of the chip; the Device's own if torch has none."""
     return getattr(torch, backend.device.type, backend.device.module)
 
@@ -139,3 +148,112 @@ def _pickle(backend: Any) -> dict[str, list[str]]:
         except Exception as error:  # noqa: BLE001 - whatever a vendor's object raises
             found[part] = ["error", f"{type(error).__name__}: {error}"]
     return found
+
+
+DISTRIBUTIONS = ("torch", "lightning", "pytorch-lightning", "lightning-fabric", "torchmetrics", "pytest")
+"""The distributions that are reported in addition to those that the backend's contract names."""
+
+
+def describe(name: str) -> dict[str, object]:
+    """Return the facts and claims of the backend ``name``, corrected by its cards, and its loading error, if any."""
+    from northbridge.contract import contract_of, version_of
+
+    backend = northbridge.get(name)
+    contract: Any = contract_of(backend)
+    capabilities, problem, devices, label = backend.capabilities, "", 0, ""
+    try:
+        northbridge.load(name)
+        capabilities = backend.present_capabilities()
+        devices = backend.device.count()
+        label = backend.device.label(0) if devices else ""
+    except Exception as error:  # noqa: BLE001 - told in the report
+        problem = f"{type(error).__name__}: {error}"
+    distributions = (*DISTRIBUTIONS, *(contract.distributions if contract else ()))
+    versions = {each: found for each in distributions if (found := version_of(each))}
+    return {
+        "backend": {
+            "api": backend.api,
+            "device": backend.device.type,
+            "collective": backend.collective.name,
+            "simulated": capabilities.simulated,
+            "devices": devices,
+            "label": label,
+            "problem": problem,
+        },
+        "capabilities": asdict(capabilities),
+        "versions": {"python": platform.python_version(), **versions},
+        "variables": [each.name for each in contract.symbols if each.kind == "environment"] if contract else [],
+    }
+
+
+TOO_MUCH = 2**50
+"""A number of bytes that no device has."""
+
+
+def fill_memory(name: str) -> dict[str, Any]:
+    """Run out of memory of the backend ``name`` in several ways; return the errors and the state afterwards."""
+    import torch
+    from torch import nn
+
+    backend = northbridge.load(name)
+    chip = backend.device
+    backend.bridge.prepare_rank(index=0, local_rank=0, world_size=1)
+    chip.select(0)
+    device = chip.root(0)
+    weights = torch.arange(1000.0, device=device)
+    layer = nn.Linear(4, 4).to(device)
+    narrow = torch.ones(1, device=device)
+    torch.rand(1, device=device)
+    chip.synchronize()
+    state, before = _random_state(backend), _statistics(backend, device)
+    ways: dict[str, Callable[[], Tensor]] = {
+        "a new tensor": lambda: torch.empty(TOO_MUCH, dtype=torch.uint8, device=device),
+        "a result": lambda: narrow.expand(TOO_MUCH // 4) + 1,
+        "a copy": lambda: narrow.expand(TOO_MUCH // 4).clone(),
+        "a growing tensor": lambda: torch.empty(0, dtype=torch.uint8, device=device).resize_(TOO_MUCH),
+        "the same once more": lambda: torch.empty(TOO_MUCH, dtype=torch.uint8, device=device),
+    }
+    told = {way: tell(chip, ask) for way, ask in ways.items()}
+    wrong_shape = tell(chip, lambda: torch.ones(2, 3, device=device) @ torch.ones(2, 3, device=device))
+    chip.synchronize()
+    after = _statistics(backend, device)
+    chip.empty_cache()
+    layer(torch.ones(2, 4, device=device)).sum().backward()
+    return {
+        "told": told,
+        "wrong shape": wrong_shape,
+        "intact": weights.cpu().tolist() == list(range(1000)),
+        "small": (torch.ones(3, device=device) * 2).tolist(),
+        "gradient": None if layer.weight.grad is None else layer.weight.grad.tolist(),
+        "drew nothing": torch.equal(_random_state(backend), state),
+        # Event counters may change; sizes must be those of before.
+        "kept": {name: after[name] - value for name, value in before.items() if after[name] - value >= 2**20},
+    }
+
+
+def _random_state(backend: northbridge.Backend) -> Tensor:
+    """Return the state of the generator that the chip draws from."""
+    import torch
+
+    denied = backend.present_capabilities().random_numbers.denied
+    return torch.get_rng_state() if denied else backend.device.random_state()
+
+
+def _statistics(backend: northbridge.Backend, device: torch.device) -> dict[str, float]:
+    denied = backend.present_capabilities().memory_stats.denied
+    return {} if denied else dict(backend.device.memory_stats(device.index))
+
+
+def tell(chip: northbridge.Device, ask: Callable[[], Tensor]) -> dict[str, Any]:
+    """Return the error's class and message after ``ask``, and if the message is a known sign of full memory."""
+    import torch
+
+    try:
+        found = ask()
+        found.flatten()[-1].item()  # a lazy chip makes no tensor before a number of it is read
+        chip.synchronize()
+    except RuntimeError as error:
+        said = str(error)
+        known = isinstance(error, torch.OutOfMemoryError) or any(words in said for words in chip.out_of_memory)
+        return {"error": type(error).__name__, "said": said, "known": known}
+    return {"error": "", "said": f"there was room for {type(found).__name__}", "known": False}

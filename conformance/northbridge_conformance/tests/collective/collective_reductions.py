@@ -2,28 +2,186 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+from functools import partial
+from math import isinf, isnan, prod, trunc
+from pathlib import Path
 from typing import Any
 
-import pytest
+import torch
+import torch.distributed as dist
 
 import northbridge
-from northbridge_conformance.rank_programs import collective_reductions
+from northbridge_conformance.optional_pytest import pytest
+from northbridge_conformance.runs.scenario import Scenario, write
 from northbridge_conformance.suite import shows
 from northbridge_conformance.tests.collective.ranks import (
     Claims,
     Facts,
+    Rank,
     Ranks,
     as_held,
-    everybodys,
+    attempt,
     may_reject,
+    meet,
     rejections,
+    results_of,
 )
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+DTYPES = (*FLOATS, "int64", "int32", "uint8")
+WORDS = ("sum", "mean", "min", "max", "product")
+"""The reductions of :meth:`northbridge.Collective.all_reduce`."""
+
+GIVEN = ([1, 2, 3], [5, 1, 3], [2, 4, 3], [3, 3, 3])
+"""The numbers that each rank contributes to a reduction."""
+
+NEGATIVE = ([-3, 4, -1], [-4, 3, 2], [0, -1, -6], [2, -4, 0])
+"""The numbers that each rank contributes to a mean that is not an integer."""
+
+BITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
+"""The number of significant binary digits of each dtype."""
+
+DIGITS = {**BITS, "int32": 31, "uint8": 8}
+"""The number of digits that is tested for each dtype, without the sign."""
+
+EXACT = 200
+"""The number of values in a sum that uses all digits of the dtype."""
+
+MANY = 2**20 + 3
+"""The number of elements of a large tensor."""
+
+MOST = 2**23 + 3
+"""A number of elements that exceeds one DDP bucket, the largest message of most trainings."""
+
+
+def reduce_tensors(scenario: Scenario, folder: Path) -> None:
+    """Reduce whole and partial, small and large tensors in each dtype and operation; each rank reports."""
+    rank = meet(scenario)
+    found: dict[str, Any] = {"device": str(rank.device), "large": large_number(scenario.accelerator)}
+    for dtype in DTYPES:
+        for word in WORDS:
+            found[f"{word} of {dtype}"] = attempt(partial(_reduce, rank, GIVEN[rank.number], dtype, word))
+    for word in ("sum", "min", "max", "mean"):
+        flags = [rank.number == 0, True, False]  # one, all and none of the ranks
+        found[f"{word} of bool"] = attempt(partial(_reduce, rank, flags, "bool", word))
+    for dtype in ("int64", "int32"):
+        found[f"mean of negative {dtype}"] = attempt(partial(_reduce, rank, NEGATIVE[rank.number], dtype, "mean"))
+    for dtype in DIGITS:
+        for word in ("sum", "min", "max"):
+            name = f"{word} of digits of {dtype}"
+            found[name] = attempt(partial(_reduce, rank, digits(dtype, rank.number), dtype, word))
+    for dtype in FLOATS:
+        found[f"average of {dtype}"] = attempt(partial(_average, rank, dtype))
+    found["sum of large numbers"] = attempt(partial(_reduce, rank, [found["large"] + rank.number], "int64", "sum"))
+    found["each counted"] = attempt(partial(_reduce, rank, [4**rank.number] * 5, "float32", "sum"))
+    found["transposed"] = attempt(partial(_reduce_transposed, rank))
+    found["a part"] = attempt(partial(_reduce_part, rank, slice(None, None, 2)))
+    found["behind others"] = attempt(partial(_reduce_part, rank, slice(3, None)))
+    for dtype in FLOATS:
+        for word in ("sum", "mean"):
+            found[f"{word} of no numbers, {dtype}"] = attempt(partial(_reduce_no_numbers, rank, dtype, word))
+    found["nothing"] = attempt(partial(_reduce, rank, [], "float32", "sum"))
+    found["a number"] = attempt(partial(_reduce, rank, rank.number + 1, "float32", "sum"))
+    found["many"] = attempt(partial(_reduce_many, rank))
+    for dtype in FLOATS:
+        found[f"many of {dtype}"] = attempt(partial(_reduce_many, rank, MANY, 16, dtype))
+    for root in range(rank.ranks):
+        found[f"to rank {root}"] = attempt(partial(_reduce_to, rank, root))
+    write(folder, "reduce_tensors", rank.number, found)
+
+
+def large_number(accelerator: str) -> int:
+    """Return an integer that float32 cannot represent exactly, nor int32 if the chip has int64."""
+    return 2**28 if northbridge.load(accelerator).present_capabilities().int64.denied else 2**40
+
+
+def reduced(word: str, given: Sequence[Sequence[float]], *, whole: bool) -> list[Any]:
+    """Return the result of reducing ``given``, one row for each rank; ``whole`` truncates a mean to integers."""
+    columns = list(zip(*given, strict=True))
+    if word == "mean":
+        means = [sum(column) / len(given) for column in columns]
+        return [trunc(mean) for mean in means] if whole else means
+    reduce: Any = {"sum": sum, "min": min, "max": max, "product": prod}[word]
+    return [reduce(column) for column in columns]
+
+
+def digits(dtype: str, rank: int) -> list[int]:
+    """Return a rank's part of a sum that is exact in ``dtype``, in whatever order four ranks are added up.
+
+    In the first half all ranks contribute; in the second, rank 0 or rank 1 alone adds a number that uses every digit.
+    """
+    chance = random.Random(rank)
+    whole = 2 ** DIGITS[dtype]
+    shared = [chance.randrange(whole // 4) for _ in range(EXACT // 2)]
+    owned = [chance.randrange(whole // 2, whole) if number % 2 == rank else 0 for number in range(EXACT // 2)]
+    return [*shared, *owned]
+
+
+def many(rank: Rank, size: int = MANY) -> torch.Tensor:
+    """Return a float32 tensor of ``size`` small integers, on the rank's device."""
+    return torch.arange(size, device=rank.device).remainder(1024).float()
+
+
+def extremes(distance: torch.Tensor) -> list[float]:
+    """Return the smallest and the largest number."""
+    return [distance.min().item(), distance.max().item()]
+
+
+def _reduce(rank: Rank, given: Any, dtype: str, word: str) -> Any:
+    tensor = rank.tensor(given, getattr(torch, dtype))
+    returned = rank.collective.all_reduce(tensor, word)
+    assert returned is tensor, "all_reduce() returns what it was given"
+    return tensor.tolist()
+
+
+def _average(rank: Rank, dtype: str) -> Any:
+    """Let the library itself average, as FSDP2 does."""
+    tensor = rank.tensor([each * rank.ranks for each in GIVEN[rank.number]], getattr(torch, dtype))
+    dist.all_reduce(tensor, dist.ReduceOp.AVG)
+    return tensor.tolist()
+
+
+def _reduce_transposed(rank: Rank) -> Any:
+    """Reduce a matrix that is not contiguous."""
+    matrix = (torch.arange(6.0, device=rank.device).view(2, 3) * (rank.number + 1)).t()
+    rank.collective.all_reduce(matrix)
+    return matrix.tolist()
+
+
+def _reduce_part(rank: Rank, part: slice) -> Any:
+    """Reduce some elements of a tensor; return all of them."""
+    whole = torch.ones(6, device=rank.device)
+    rank.collective.all_reduce(whole[part])
+    return whole.tolist()
+
+
+def _reduce_no_numbers(rank: Rank, dtype: str, word: str) -> list[bool]:
+    """Return two flags: NaN from the first rank survived, and infinity from the last rank survived."""
+    own = [float("nan") if rank.number == 0 else 1.0, float("inf") if rank.is_last else 1.0]
+    nan, infinite = _reduce(rank, own, dtype, word)
+    return [isnan(nan), isinf(infinite)]
+
+
+def _reduce_many(rank: Rank, size: int = MOST, below: int = 1024, dtype: str = "float32") -> list[float]:
+    """Return the smallest and the largest error of a sum over the ranks of ``size`` integers less than ``below``."""
+    numbers = many(rank, size).remainder(below).to(getattr(torch, dtype))
+    ramp = numbers * (rank.number + 1)
+    rank.collective.all_reduce(ramp)
+    return extremes(ramp - numbers * sum(range(1, rank.ranks + 1)))
+
+
+def _reduce_to(rank: Rank, root: int) -> Any:
+    transposed = (torch.arange(4.0, device=rank.device).view(2, 2) * (rank.number + 1)).t().contiguous()
+    dist.reduce(transposed, root)
+    return transposed.tolist()
 
 
 def expected(word: str, dtype: str, devices: int) -> list[Any]:
     """Return the result of the reduction ``word`` over that number of ranks."""
-    given = collective_reductions.GIVEN[:devices]
-    return collective_reductions.reduced(word, given, whole=dtype not in collective_reductions.FLOATS)
+    given = GIVEN[:devices]
+    return reduced(word, given, whole=dtype not in FLOATS)
 
 
 class CollectiveReductions(Ranks):
@@ -37,16 +195,16 @@ class CollectiveReductions(Ranks):
         " library reduces as it is. What it rounds or does not know has to be left out of them, and goes over the"
         " host."
     )
-    step = "collective_reductions"
+    step = "reduce_tensors"
 
     @shows("sum_all_reduce")
-    @pytest.mark.parametrize("dtype", collective_reductions.DTYPES)
+    @pytest.mark.parametrize("dtype", DTYPES)
     def test_a_sum(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
         if not (may_reject(claimed, dtype) and rejections(ranks, f"sum of {dtype}")):
-            assert everybodys(ranks, f"sum of {dtype}") == [expected("sum", dtype, devices)] * devices
+            assert results_of(ranks, f"sum of {dtype}") == [expected("sum", dtype, devices)] * devices
 
-    @pytest.mark.parametrize("dtype", collective_reductions.DTYPES)
-    @pytest.mark.parametrize("word", [word for word in collective_reductions.WORDS if word != "sum"])
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("word", [word for word in WORDS if word != "sum"])
     def test_a_reduction(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
     ) -> None:
@@ -56,22 +214,22 @@ class CollectiveReductions(Ranks):
         if word in missing:
             assert all(missing[word] in error for error in rejections(ranks, name) or [""])
         else:
-            assert everybodys(ranks, name) == [expected(word, dtype, devices)] * devices
+            assert results_of(ranks, name) == [expected(word, dtype, devices)] * devices
 
     @pytest.mark.parametrize("dtype", ["int64", "int32"])
     def test_a_mean_of_whole_numbers_is_cut_towards_zero(self, ranks: Facts, devices: int, dtype: str) -> None:
-        means = collective_reductions.reduced("mean", collective_reductions.NEGATIVE[:devices], whole=True)
+        means = reduced("mean", NEGATIVE[:devices], whole=True)
 
-        assert everybodys(ranks, f"mean of negative {dtype}") == [means] * devices
+        assert results_of(ranks, f"mean of negative {dtype}") == [means] * devices
 
     @shows("sum_all_reduce")
-    @pytest.mark.parametrize("dtype", collective_reductions.DIGITS)
+    @pytest.mark.parametrize("dtype", DIGITS)
     def test_a_sum_that_uses_every_digit_of_its_dtype_loses_none(
         self, ranks: Facts, devices: int, claimed: Claims, dtype: str
     ) -> None:
         self.check_digits(ranks, devices, claimed, "sum", dtype)
 
-    @pytest.mark.parametrize("dtype", collective_reductions.DIGITS)
+    @pytest.mark.parametrize("dtype", DIGITS)
     @pytest.mark.parametrize("word", ["min", "max"])
     def test_extremes_have_every_digit_of_their_dtype(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
@@ -82,13 +240,13 @@ class CollectiveReductions(Ranks):
     def check_digits(self, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str) -> None:
         """Compare with the exact result of the reduction ``word``."""
         name = f"{word} of digits of {dtype}"
-        given = [collective_reductions.digits(dtype, rank) for rank in range(devices)]
-        exact = as_held(collective_reductions.reduced(word, given, whole=True), dtype, claimed)
+        given = [digits(dtype, rank) for rank in range(devices)]
+        exact = as_held(reduced(word, given, whole=True), dtype, claimed)
 
         if not (may_reject(claimed, dtype) and rejections(ranks, name)):
-            assert everybodys(ranks, name) == [exact] * devices
+            assert results_of(ranks, name) == [exact] * devices
 
-    @pytest.mark.parametrize("dtype", collective_reductions.FLOATS)
+    @pytest.mark.parametrize("dtype", FLOATS)
     def test_an_average_of_the_librarys_own_is_one_where_it_has_one(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, dtype: str
     ) -> None:
@@ -96,7 +254,7 @@ class CollectiveReductions(Ranks):
         exact = expected("sum", dtype, devices)
 
         if not ((may_reject(claimed, dtype) or not averages) and rejections(ranks, name)):
-            assert everybodys(ranks, name) == [exact] * devices
+            assert results_of(ranks, name) == [exact] * devices
 
     @pytest.mark.parametrize(
         ("word", "exact"),
@@ -105,7 +263,7 @@ class CollectiveReductions(Ranks):
     def test_bools_are_reduced_to_all_and_to_any(
         self, ranks: Facts, devices: int, word: str, exact: list[bool]
     ) -> None:
-        assert everybodys(ranks, f"{word} of bool") == [exact] * devices
+        assert results_of(ranks, f"{word} of bool") == [exact] * devices
 
     def test_the_mean_of_bools_is_refused(self, ranks: Facts) -> None:
         assert all("bool has no mean" in error for error in rejections(ranks, "mean of bool") or [""])
@@ -114,12 +272,12 @@ class CollectiveReductions(Ranks):
     def test_a_sum_of_large_whole_numbers_is_exact(self, ranks: Facts, devices: int) -> None:
         total = devices * ranks[0]["large"] + sum(range(devices))
 
-        assert everybodys(ranks, "sum of large numbers") == [[total]] * devices
+        assert results_of(ranks, "sum of large numbers") == [[total]] * devices
 
     @shows("sum_all_reduce")
     def test_each_rank_is_counted_once(self, ranks: Facts, devices: int) -> None:
         # Each rank contributes another power of 4: a digit of the sum shows a rank that is counted twice or not at all.
-        assert everybodys(ranks, "each counted") == [[sum(4**rank for rank in range(devices))] * 5] * devices
+        assert results_of(ranks, "each counted") == [[sum(4**rank for rank in range(devices))] * 5] * devices
 
     @pytest.mark.parametrize("form", ["transposed", "a part"])
     def test_what_does_not_lie_in_one_piece_is_reduced_or_refused(self, ranks: Facts, devices: int, form: str) -> None:
@@ -129,13 +287,13 @@ class CollectiveReductions(Ranks):
             "a part": [devices, 1, devices, 1, devices, 1],
         }[form]
 
-        assert rejections(ranks, form) or everybodys(ranks, form) == [exact] * devices
+        assert rejections(ranks, form) or results_of(ranks, form) == [exact] * devices
 
     @shows("sum_all_reduce")
     def test_a_sum_of_what_stands_behind_others_leaves_those_alone(self, ranks: Facts, devices: int) -> None:
-        assert everybodys(ranks, "behind others") == [[1, 1, 1, devices, devices, devices]] * devices
+        assert results_of(ranks, "behind others") == [[1, 1, 1, devices, devices, devices]] * devices
 
-    @pytest.mark.parametrize("dtype", collective_reductions.FLOATS)
+    @pytest.mark.parametrize("dtype", FLOATS)
     @pytest.mark.parametrize("word", ["sum", "mean"])
     def test_a_nan_on_one_rank_is_a_nan_on_every_rank(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
@@ -143,25 +301,25 @@ class CollectiveReductions(Ranks):
         name = f"{word} of no numbers, {dtype}"
         missing = northbridge.load(backend).collective.missing_reductions
         if not ((word in missing or may_reject(claimed, dtype)) and rejections(ranks, name)):
-            assert everybodys(ranks, name) == [[True, True]] * devices
+            assert results_of(ranks, name) == [[True, True]] * devices
 
     def test_no_numbers_and_one_without_a_dimension(self, ranks: Facts, devices: int) -> None:
-        assert everybodys(ranks, "nothing") == [[]] * devices
-        assert everybodys(ranks, "a number") == [sum(range(1, devices + 1))] * devices
+        assert results_of(ranks, "nothing") == [[]] * devices
+        assert results_of(ranks, "a number") == [sum(range(1, devices + 1))] * devices
 
     @shows("sum_all_reduce")
     def test_a_sum_of_millions_of_numbers(self, ranks: Facts, devices: int) -> None:
-        assert everybodys(ranks, "many") == [[0, 0]] * devices
+        assert results_of(ranks, "many") == [[0, 0]] * devices
 
-    @pytest.mark.parametrize("dtype", collective_reductions.FLOATS)
+    @pytest.mark.parametrize("dtype", FLOATS)
     def test_a_sum_of_a_million_numbers_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
         if not (may_reject(claimed, dtype) and rejections(ranks, f"many of {dtype}")):
-            assert everybodys(ranks, f"many of {dtype}") == [[0, 0]] * devices
+            assert results_of(ranks, f"many of {dtype}") == [[0, 0]] * devices
 
     @pytest.mark.parametrize("root", [0, -1], ids=["the first", "the last"])
     def test_reduce_to_one_rank(self, ranks: Facts, devices: int, root: int) -> None:
         weight = sum(range(1, devices + 1))
 
-        found = everybodys(ranks, f"to rank {root % devices}")
+        found = results_of(ranks, f"to rank {root % devices}")
 
         assert found[root] == [[0, 2 * weight], [weight, 3 * weight]]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 import northbridge
-from northbridge_conformance.runs.fingerprints import address_of
+from northbridge_conformance.optional_pytest import pytest
+from northbridge_conformance.runs.comparison import address_of
 from northbridge_conformance.tests.device.one_device import OneDevice
 
 DTYPES = ("int32", "int16", "int8", "uint8", "bool")

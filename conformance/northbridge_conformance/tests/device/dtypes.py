@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 
-import pytest
 import torch
 from torch import Tensor, nn
 
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.suite import shows
 from northbridge_conformance.tests.device.one_device import OneDevice, rejected_where_denied
 from northbridge_conformance.tests.device.operations import reads_ten_bits

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.tests.device.one_device import OneDevice, gradient_of
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-import pytest
 import torch
 from torch import nn
 
 import northbridge
 from northbridge.graphs.capture import capturing
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.tests.device.one_device import OneDevice
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 import torch
 from torch import Tensor, nn
 
 import northbridge
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.tests.device.one_device import OneDevice, gradient_of, rejected_where_denied
 
 _INSTEAD = "a Trainer evaluates and predicts under torch.no_grad"

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 import northbridge
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.suite import shows
 from northbridge_conformance.tests.device.one_device import OneDevice, reject_without, rejected_where_denied
 

@@ -6,10 +6,10 @@ import gc
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 import torch
 
 import northbridge
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.runs.question import ask
 from northbridge_conformance.suite import Suite
 from northbridge_conformance.tests.device.one_device import OneDevice, reject_without
@@ -194,7 +194,7 @@ class OutOfMemory(Suite):
     @pytest.fixture
     def found(self, backend: str) -> dict[str, Any]:
         """The findings of the process."""
-        return ask("full_memory", backend).facts
+        return ask("software:fill_memory", backend).facts
 
     @pytest.mark.parametrize("way", WAYS)
     def test_it_is_told_as_full_memory(self, found: dict[str, Any], way: str) -> None:

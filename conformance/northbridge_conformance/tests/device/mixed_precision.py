@@ -6,11 +6,11 @@ import copy
 from collections.abc import Callable
 from functools import partial
 
-import pytest
 import torch
 from torch import Tensor, nn
 
 import northbridge
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.suite import shows
 from northbridge_conformance.tests.device.one_device import (
     OneDevice,

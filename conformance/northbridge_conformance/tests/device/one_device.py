@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
 import torch
 
 import northbridge
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.suite import Suite
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 import northbridge
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.suite import shows
 from northbridge_conformance.tests.device.one_device import OneDevice
 from northbridge_conformance.tests.device.operation import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-import pytest
 import torch
 from torch import nn
 
 import northbridge
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.suite import shows
 from northbridge_conformance.tests.device.one_device import OneDevice, gradient_of, reject_without
 

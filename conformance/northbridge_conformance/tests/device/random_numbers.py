@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import northbridge
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.tests.device.one_device import OneDevice, gradient_of, reject_without
 
 DRAWS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(

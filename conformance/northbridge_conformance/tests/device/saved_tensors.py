@@ -7,10 +7,10 @@ import io
 import pickle
 from typing import Any
 
-import pytest
 import torch
 from torch import nn
 
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.tests.device.one_device import OneDevice
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-import pytest
 import torch
 from torch import Tensor
 
-from northbridge_conformance.runs.fingerprints import address_of
+from northbridge_conformance.optional_pytest import pytest
+from northbridge_conformance.runs.comparison import address_of
 from northbridge_conformance.tests.device.one_device import OneDevice, gradient_of
 
 WAYS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import ClassVar
+import signal
+import time
+from pathlib import Path
+from typing import Any, ClassVar
 
-import pytest
 import torch
+from torch import Tensor
 
-from northbridge_conformance.rank_programs.interruptions import EVERY_N_STEPS, INTERRUPTED, KILLED_IN, RAISED
-from northbridge_conformance.run import RunResult, run
-from northbridge_conformance.runs.scenario import Launch, Scenario
+from northbridge_conformance.optional_pytest import pytest
+from northbridge_conformance.run import End, RunResult, run, run_to_the_end
+from northbridge_conformance.runs.comparison import fingerprint
+from northbridge_conformance.runs.hosts import _Classifier, classifier, module_of, own_rank, trainer
+from northbridge_conformance.runs.models import loader
+from northbridge_conformance.runs.scenario import Launch, Scenario, reference, write
 from northbridge_conformance.suite import (
     TRAINERS,
     NamespaceSuite,
@@ -22,14 +29,107 @@ from northbridge_conformance.suite import (
     require,
     require_devices,
 )
-from northbridge_conformance.tests.endurance.endings import End, run_to_the_end
+from northbridge_conformance.tests.lightning.random_states import Resumable
+
+EVERY_N_STEPS = 3
+"""The number of steps between two checkpoints, in a training in which a rank is killed."""
+
+INTERRUPTED = 5
+"""The step during which the last rank gets the signal."""
+
+KILLED_IN = 5
+"""The step in which the last rank kills itself, counted from 0; a checkpoint is written after each step."""
+
+RAISED = "no such row in the table of the last rank"
+"""The error of the last rank, in that step."""
+
+
+def interrupt(scenario: Scenario, folder: Path) -> None:
+    """Report the final weights of each training, and the step at which each resumed training began."""
+    if scenario.launch == "restarts":
+        last = folder / "last.ckpt"
+        is_first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+        sent = signal.SIGKILL if is_first else None
+        found = {"after a restart": _fit(scenario, folder, last if last.exists() else None, sent)}
+    else:
+        found = {"through": _fit(scenario, folder)}
+        try:
+            found["ended by SIGTERM"] = _fit(scenario, folder, sent=signal.SIGTERM)
+        except SystemExit:
+            found["taken up"] = _fit(scenario, folder, folder / "on_exception.ckpt")
+    write(folder, "interrupt", own_rank(), found)
+
+
+def _fit(
+    scenario: Scenario, folder: Path, checkpoint: Path | None = None, sent: signal.Signals | None = None
+) -> dict[str, Any]:
+    callbacks = module_of(scenario, "callbacks")
+    if scenario.launch == "restarts":
+        keep = callbacks.ModelCheckpoint(dirpath=folder, every_n_train_steps=EVERY_N_STEPS, save_last=True)
+    else:
+        keep = callbacks.OnExceptionCheckpoint(folder)
+    host = trainer(scenario, folder, enable_checkpointing=True, callbacks=[keep])
+    module = classifier(scenario.namespace, "dropout", folder, "interrupt fit", _Interrupted)
+    module.sent = sent
+    host.fit(module, Resumable(), ckpt_path=checkpoint)
+    return {"weights": fingerprint(module.state_dict()), "began": module.began}
+
+
+class _Interrupted(_Classifier):
+    sent: signal.Signals | None = None
+    began: int | None = None
+
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        if self.began is None:
+            self.began = self.global_step
+        is_last = self.global_rank == self.trainer.world_size - 1
+        if self.sent is not None and is_last and self.global_step == INTERRUPTED:
+            os.kill(os.getpid(), self.sent)
+        return super().training_step(batch, batch_index)
+
+
+def kill_rank(scenario: Scenario, folder: Path) -> None:
+    """Train with checkpoints until the last rank kills itself and reports the time.
+
+    A rank that survives reports that the training went on to its end.
+    """
+    callbacks = module_of(scenario, "callbacks")
+    checkpoints = callbacks.ModelCheckpoint(dirpath=folder, every_n_train_steps=1, save_last=True)
+    _lose_rank(scenario, folder, _Dying, enable_checkpointing=True, callbacks=[checkpoints])
+
+
+def raise_in_rank(scenario: Scenario, folder: Path) -> None:
+    """Train until the last rank raises an error and reports the time."""
+    _lose_rank(scenario, folder, _Raising)
+
+
+def _lose_rank(scenario: Scenario, folder: Path, kind: type, **arguments: Any) -> None:
+    host = trainer(scenario, folder, max_epochs=100, **arguments)
+    host.fit(classifier(scenario.namespace, "mlp", folder, "interrupt lost rank fit", kind), loader())
+    write(folder, "went on", host.global_rank, {})
+
+
+class _Dying(_Classifier):
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        if self.global_step == KILLED_IN and self.global_rank == self.trainer.world_size - 1:
+            write(self.folder, "lost", 0, {"rank": self.global_rank, "at": time.time()})
+            self.die()
+        return super().training_step(batch, batch_index)
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Raising(_Dying):
+    def die(self) -> None:
+        raise LookupError(RAISED)
 
 
 class Preemption(NamespaceSuite):
     """A training that SIGTERM ends, as on a cluster, writes a checkpoint and resumes where it was."""
 
     runs: Runs = one_and_two_devices(*TRAINERS)
-    steps: Steps = always("interruptions")
+    steps: Steps = always(reference(interrupt))
     claims: tuple[str, ...] = ("resume",)
     advice = (
         "Look at what the vendor's software does with SIGTERM; and at the state of the chip's generators, which a"
@@ -37,11 +137,11 @@ class Preemption(NamespaceSuite):
     )
 
     def test_a_resumed_run_ends_with_the_weights_of_a_whole_one(self, chip: RunResult) -> None:
-        for found in chip.ranks("interruptions"):
+        for found in chip.ranks("interrupt"):
             assert found["taken up"]["weights"] == found["through"]["weights"]
 
     def test_it_goes_on_after_the_batch_in_which_the_signal_came(self, chip: RunResult) -> None:
-        for found in chip.ranks("interruptions"):
+        for found in chip.ranks("interrupt"):
             assert found["taken up"]["began"] == INTERRUPTED + 1
 
 
@@ -60,11 +160,11 @@ class Restarts(NamespaceSuite):
     ) -> None:
         require(namespace)
         require_devices(backend, 2)
-        undisturbed = run(Scenario(backend, namespace, ("interruptions",), 2), environ)
-        restarted = run(Scenario(backend, namespace, ("interruptions",), 2, launch="restarts"), environ)
+        undisturbed = run(Scenario(backend, namespace, (reference(interrupt),), 2), environ)
+        restarted = run(Scenario(backend, namespace, (reference(interrupt),), 2, launch="restarts"), environ)
 
-        weights = [each["weights"] for each in undisturbed.each("interruptions", "through")]
-        assert restarted.each("interruptions", "after a restart") == [
+        weights = [each["weights"] for each in undisturbed.each("interrupt", "through")]
+        assert restarted.each("interrupt", "after a restart") == [
             {"weights": each, "began": INTERRUPTED - INTERRUPTED % EVERY_N_STEPS} for each in weights
         ]
 
@@ -112,7 +212,7 @@ class _LostRank(NamespaceSuite):
 class KilledRank(_LostRank):
     """After one rank is killed, the others end soon, and the saved checkpoint is complete."""
 
-    step = "interruptions.killed_rank"
+    step = reference(kill_rank)
 
     @pytest.fixture(params=["script", "torchrun"])
     def launch(self, request: pytest.FixtureRequest) -> Launch:
@@ -138,7 +238,7 @@ class KilledRank(_LostRank):
 class RaisingRank(_LostRank):
     """After one rank raises an error, all ranks end soon, and the user reads the error."""
 
-    step = "interruptions.raising_rank"
+    step = reference(raise_in_rank)
 
     def test_the_user_reads_the_error(self, end: End) -> None:
         assert f"LookupError: {RAISED}" in end.said

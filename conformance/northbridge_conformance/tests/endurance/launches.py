@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 import northbridge
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.run import run
-from northbridge_conformance.runs.differences import differences_from_cpu
-from northbridge_conformance.runs.scenario import Launch, Scenario
+from northbridge_conformance.runs.comparison import differences_from_cpu
+from northbridge_conformance.runs.scenario import Launch, Scenario, reference
 from northbridge_conformance.suite import FABRICS, TRAINERS, Suite, cpu_run, require, require_devices, shows
+from northbridge_conformance.tests.lightning.training import train
 
 _MODELS = ("mlp", "convnet", "transformer")
 
@@ -35,10 +35,10 @@ class Launches(Suite):
 
     @pytest.mark.parametrize("launch", ["torchrun", "two nodes"])
     def test_a_trainer_is_started_from_outside(self, backend: str, environ: dict[str, str], launch: Launch) -> None:
-        scenario = Scenario(backend, TRAINERS[0], ("training",), 2, launch=launch, models=_MODELS)
+        scenario = Scenario(backend, TRAINERS[0], (reference(train),), 2, launch=launch, models=_MODELS)
         require_devices(backend, scenario.ranks)
         self.check_trainer(scenario, environ)
-        for changed in run(scenario, environ).each("after training mlp", "changed"):
+        for changed in run(scenario, environ).each("after train mlp", "changed"):
             assert not {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} & set(changed)
 
     def test_a_fabric_spawns_processes(self, backend: str, environ: dict[str, str]) -> None:
@@ -49,7 +49,7 @@ class Launches(Suite):
         self.check(_with_fabric(backend, "ddp_fork"), environ)
 
     def test_a_fabric_is_started_by_torchrun(self, backend: str, environ: dict[str, str]) -> None:
-        self.check(Scenario(backend, FABRICS[0], ("training",), 2, launch="torchrun", models=_MODELS), environ)
+        self.check(Scenario(backend, FABRICS[0], (reference(train),), 2, launch="torchrun", models=_MODELS), environ)
 
     def test_a_simulated_chip_says_so_once_in_spawned_ranks(self, backend: str, environ: dict[str, str]) -> None:
         self.check_says_so_once(_with_trainer(backend, TRAINERS[0], "ddp_spawn"), environ)
@@ -62,7 +62,7 @@ class Launches(Suite):
         """Check that exactly one process says that a simulated chip is simulated."""
         require(scenario.namespace)
         found = run(scenario, environ)
-        assert found.ranks(f"training {scenario.models[0]}")  # raises if the step was refused
+        assert found.ranks(f"train {scenario.models[0]}")  # raises if the step was refused
         said = found.said.count(f"{scenario.accelerator} is a simulated chip")
 
         assert said == northbridge.get(scenario.accelerator).capabilities.simulated
@@ -71,8 +71,8 @@ class Launches(Suite):
         """Check the ranks, and that the process that the user started holds the trained weights too."""
         self.check(scenario, environ)
         for model in scenario.models:
-            trained = cpu_run(scenario.namespace, scenario.ranks).ranks(f"training {model}")[0]["weights"]
-            found = run(scenario, environ).ranks(f"after training {model}")[0]["weights"]
+            trained = cpu_run(scenario.namespace, scenario.ranks).ranks(f"train {model}")[0]["weights"]
+            found = run(scenario, environ).ranks(f"after train {model}")[0]["weights"]
             assert differences_from_cpu(scenario.accelerator, found, trained) == []
 
     def check(self, scenario: Scenario, environ: dict[str, str]) -> None:
@@ -80,14 +80,14 @@ class Launches(Suite):
         require(scenario.namespace)
         roots = list_roots(scenario, environ)
         for model in scenario.models:
-            expected = cpu_run(scenario.namespace, scenario.ranks).each(f"training {model}", "weights")
+            expected = cpu_run(scenario.namespace, scenario.ranks).each(f"train {model}", "weights")
             found = run(scenario, environ)
-            weights = found.each(f"training {model}", "weights")
+            weights = found.each(f"train {model}", "weights")
             assert differences_from_cpu(scenario.accelerator, weights, expected) == []
-            assert found.each(f"training {model}", "world size") == [scenario.ranks] * scenario.ranks
-            assert found.each(f"training {model}", "root device") == roots
-            assert found.each(f"training {model}", "current device") == roots
-            assert found.each(f"training {model}", "in use") in ([None] * len(roots), [[root] for root in roots])
+            assert found.each(f"train {model}", "world size") == [scenario.ranks] * scenario.ranks
+            assert found.each(f"train {model}", "root device") == roots
+            assert found.each(f"train {model}", "current device") == roots
+            assert found.each(f"train {model}", "in use") in ([None] * len(roots), [[root] for root in roots])
 
 
 def list_roots(scenario: Scenario, environ: dict[str, str]) -> list[str]:
@@ -100,8 +100,8 @@ def list_roots(scenario: Scenario, environ: dict[str, str]) -> list[str]:
 
 
 def _with_trainer(backend: str, namespace: str, strategy: str) -> Scenario:
-    return Scenario(backend, namespace, ("training",), 2, strategy, models=("ensemble",))
+    return Scenario(backend, namespace, (reference(train),), 2, strategy, models=("ensemble",))
 
 
 def _with_fabric(backend: str, strategy: str) -> Scenario:
-    return Scenario(backend, FABRICS[0], ("training",), 2, strategy, models=_MODELS)
+    return Scenario(backend, FABRICS[0], (reference(train),), 2, strategy, models=_MODELS)

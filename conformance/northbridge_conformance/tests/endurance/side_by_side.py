@@ -2,15 +2,64 @@
 
 from __future__ import annotations
 
+import time
 from functools import cache
 from pathlib import Path
 
-import pytest
-
-from northbridge_conformance.run import new_folder, run
-from northbridge_conformance.runs.scenario import Scenario
+from northbridge_conformance.optional_pytest import pytest
+from northbridge_conformance.run import End, new_folder, run, run_to_the_end
+from northbridge_conformance.runs.hosts import _Classifier, classifier, facts, trainer
+from northbridge_conformance.runs.models import loader
+from northbridge_conformance.runs.scenario import Scenario, reference, write
 from northbridge_conformance.suite import TRAINERS, NamespaceSuite, Runs, in_each, require, require_devices
-from northbridge_conformance.tests.endurance.endings import End, run_to_the_end
+
+MODEL = "convnet"
+
+_BATCHES = 40
+_LIMIT_S = 120.0
+_FAILED = "failed"
+
+
+def train_side_by_side(scenario: Scenario, folder: Path) -> None:
+    """Train; report the weights and when the training began and ended. With another job, wait for it first.
+
+    ``scenario.resume`` is the folder in which the two jobs meet, or empty for a job that runs alone.
+    """
+    host = trainer(scenario, folder)
+    module = classifier(scenario.namespace, MODEL, folder, "train_side_by_side", _Accompanying)
+    module.meeting = meeting = Path(scenario.resume) if scenario.resume else None
+    try:
+        host.fit(module, loader(8 * _BATCHES * host.world_size, shuffle=False))
+    except BaseException:
+        if meeting is not None:
+            (meeting / _FAILED).touch()
+        raise
+
+
+def _meet(meeting: Path, name: str) -> None:
+    """Wait until both jobs are here; raise if the other job failed before."""
+    (meeting / name).touch()
+    until = time.monotonic() + _LIMIT_S
+    while len(here := [each.name for each in meeting.iterdir()]) < 2 or _FAILED in here:
+        if _FAILED in here:
+            raise RuntimeError("the other job failed before it trained")
+        if time.monotonic() > until:
+            raise TimeoutError(f"the other job did not begin to train within {_LIMIT_S:g} s")
+        time.sleep(0.01)
+
+
+class _Accompanying(_Classifier):
+    meeting: Path | None = None
+
+    def on_train_start(self) -> None:
+        if self.meeting is not None:
+            _meet(self.meeting, self.folder.name)
+        self.began = time.time()
+
+    def on_train_end(self) -> None:
+        self.trainer.strategy.backend.device.synchronize()
+        found = {"began": self.began, "ended": time.time(), **facts(self, self.trainer.strategy)}
+        write(self.folder, self.topic, self.global_rank, found)
 
 
 class SideBySide(NamespaceSuite):
@@ -33,7 +82,7 @@ class SideBySide(NamespaceSuite):
         require_devices(backend, 2 * devices)
         there = _meeting(backend, namespace, devices, tuple(sorted(environ.items())))
         return [
-            Scenario(backend, namespace, ("side_by_side",), tuple(chosen), resume=str(there))
+            Scenario(backend, namespace, (reference(train_side_by_side),), tuple(chosen), resume=str(there))
             for chosen in (range(devices), range(devices, 2 * devices))
         ]
 
@@ -46,7 +95,7 @@ class SideBySide(NamespaceSuite):
         return ends
 
     def test_they_train_at_the_same_time(self, ends: tuple[End, ...]) -> None:
-        found = [rank for end in ends for rank in end.findings["side_by_side"]]
+        found = [rank for end in ends for rank in end.findings["train_side_by_side"]]
 
         assert max(rank["began"] for rank in found) < min(rank["ended"] for rank in found)
 
@@ -56,11 +105,13 @@ class SideBySide(NamespaceSuite):
         first = jobs[0]
         alone = run(Scenario(first.accelerator, first.namespace, first.steps, first.devices), environ)
         for end in ends:
-            assert [rank["weights"] for rank in end.findings["side_by_side"]] == alone.each("side_by_side", "weights")
+            assert [rank["weights"] for rank in end.findings["train_side_by_side"]] == alone.each(
+                "train_side_by_side", "weights"
+            )
 
     def test_each_has_no_more_ranks_than_it_asked_for(self, ends: tuple[End, ...], devices: int) -> None:
         for end in ends:
-            assert [rank["world size"] for rank in end.findings["side_by_side"]] == [devices] * devices
+            assert [rank["world size"] for rank in end.findings["train_side_by_side"]] == [devices] * devices
 
     def test_no_process_outlives_them(self, ends: tuple[End, ...]) -> None:
         assert [end.left for end in ends] == [[], []]

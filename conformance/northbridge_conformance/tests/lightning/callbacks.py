@@ -2,12 +2,123 @@
 
 from __future__ import annotations
 
-import pytest
+import csv
+from pathlib import Path
+from typing import Any
+
+import torch
 
 import northbridge
 from northbridge.errors import UnsupportedError
+from northbridge.lightning.profilers.trace import read_trace
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.run import RunResult
+from northbridge_conformance.runs.comparison import fingerprint
+from northbridge_conformance.runs.hosts import _Validated, classifier, module_of, own_rank, trainer
+from northbridge_conformance.runs.models import loader
+from northbridge_conformance.runs.scenario import Scenario, write
 from northbridge_conformance.suite import TRAINERS, Differences, Runs, UsesSuite, one_and_two_devices, shows
+
+
+def train_with_callbacks(scenario: Scenario, folder: Path) -> None:
+    """Report the contents of the callbacks, the loggers' files, and the weights."""
+    found = {"logged": _log(scenario, folder), "stopped": _stop(scenario, folder), "kept": _keep(scenario, folder)}
+    write(folder, "train_with_callbacks", own_rank(), {**found, "averaged": _average(scenario, folder)})
+
+
+def _fit(scenario: Scenario, folder: Path, called: list[Any], **arguments: Any) -> tuple[Any, Any]:
+    host = trainer(scenario, folder, callbacks=called, **{"log_every_n_steps": 1, "max_epochs": 3, **arguments})
+    module = classifier(scenario.namespace, "mlp", folder, "train_with_callbacks fit", _Watched)
+    host.fit(module, loader(), loader(shuffle=False))
+    return host, module
+
+
+def _log(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    callbacks, loggers = module_of(scenario, "callbacks"), module_of(scenario, "loggers")
+    tables = loggers.CSVLogger(folder, name="callbacks")
+    boards = loggers.TensorBoardLogger(folder, name="boards")
+    called = [
+        callbacks.LearningRateMonitor(),
+        callbacks.ThroughputMonitor(lambda batch: len(batch[0])),
+        callbacks.RichProgressBar(),
+        callbacks.RichModelSummary(),
+    ]
+    shown = {"enable_progress_bar": True, "enable_model_summary": True}
+    host, module = _fit(scenario, folder, called, logger=[tables, boards], **shown)
+    found: dict[str, Any] = {"weights": fingerprint(module.state_dict())}
+    if host.is_global_zero:
+        with (Path(tables.log_dir) / "metrics.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        losses = [float(row["validation loss"]) for row in rows if row["validation loss"]]
+        boards = [path.stat().st_size > 0 for path in Path(boards.log_dir).glob("events.*")]
+        found |= {"losses": losses, "columns": sorted(rows[0]), "boards": boards}
+    return found
+
+
+def _stop(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    callbacks = module_of(scenario, "callbacks")
+    timer = callbacks.Timer(duration={"hours": 1})
+    called = [timer, callbacks.TQDMProgressBar(), callbacks.SpikeDetection(finite_only=True)]
+    called.append(callbacks.EarlyStopping("validation loss", patience=1, min_delta=1.0))
+    host, _ = _fit(scenario, folder, called, max_epochs=9, enable_progress_bar=True)
+    return {"epoch": host.current_epoch, "measured": 0 < timer.time_elapsed("train") < 3600}
+
+
+def _keep(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    callbacks = module_of(scenario, "callbacks")
+    kept = folder / f"kept-{scenario.namespace}"
+    checkpoints = callbacks.ModelCheckpoint(kept, "{epoch}", "validation loss", save_top_k=2, save_last=True)
+    _fit(scenario, folder, [checkpoints], enable_checkpointing=True)
+    best = torch.load(checkpoints.best_model_path, weights_only=True)
+    return {
+        "files": sorted(path.name for path in kept.iterdir()),
+        "best": Path(checkpoints.best_model_path).name,
+        "score": checkpoints.best_model_score.item(),
+        "devices": sorted({str(each.device) for each in best["state_dict"].values()}),
+    }
+
+
+def _average(scenario: Scenario, folder: Path) -> Any:
+    callbacks = module_of(scenario, "callbacks")
+    if not hasattr(callbacks, "EMAWeightAveraging"):  # before Lightning 2.6
+        return []
+    _, module = _fit(scenario, folder, [callbacks.EMAWeightAveraging(decay=0.8)])
+    return torch.cat([each.detach().cpu().flatten() for each in module.parameters()])[:40].tolist()
+
+
+class _Watched(_Validated):
+    def training_step(self, batch: Any, batch_index: int) -> Any:
+        return {"loss": super().training_step(batch, batch_index)}
+
+
+def profile(scenario: Scenario, folder: Path) -> None:
+    """Train under each of Lightning's profilers; report weights and the profilers' summaries."""
+    kinds = module_of(scenario, "profilers")
+    found: dict[str, Any] = {}
+    rank = 0
+    for name, kind in (
+        ("none", lambda **_: None),
+        ("simple", kinds.SimpleProfiler),
+        ("advanced", kinds.AdvancedProfiler),
+        ("pytorch", kinds.PyTorchProfiler),
+    ):
+        profiler = kind(dirpath=folder, filename=name)
+        host = trainer(scenario, folder, profiler=profiler, max_epochs=1)
+        module = classifier(scenario.namespace, "mlp", folder, "profile fit")
+        host.fit(module, loader(shuffle=False))
+        rank = host.global_rank
+        files = (f"*-{name}.txt", f"*-{name}-{rank}.txt")  # with several ranks, Lightning appends the rank
+        said = "".join(path.read_text() for file in files for path in folder.glob(file))
+        found[name] = {"weights": fingerprint(module.state_dict()), "said": said}
+    found["pytorch"]["events"] = _read_events(folder, rank)
+    write(folder, "profile", rank, found)
+
+
+def _read_events(folder: Path, rank: int) -> list[list[float]]:
+    """Return the microseconds of the device's events in each trace of this rank."""
+    own = (f"*-pytorch-{rank}-*.trace.json", "*-pytorch-[[]*.trace.json")
+    files = [path for each in own for path in sorted(folder.glob(each))]
+    return [[event.microseconds for event in read_trace(path).events] for path in files]
 
 
 class Callbacks(UsesSuite):
@@ -21,25 +132,25 @@ class Callbacks(UsesSuite):
 
     @shows("fit")
     def test_monitors_and_loggers_change_nothing_and_write(self, chip: RunResult, differences: Differences) -> None:
-        found = chip.each("callbacks", "logged")
+        found = chip.each("train_with_callbacks", "logged")
 
-        assert differences("callbacks", "logged") == []
+        assert differences("train_with_callbacks", "logged") == []
         assert found[0]["boards"] == [True]
         assert {"lr-Adam", "train/samples", "validation loss"} <= set(found[0]["columns"])
 
     @shows("fit")
     def test_early_stopping_equals_the_cpus_and_the_timer_measures(self, chip: RunResult, cpu: RunResult) -> None:
-        found = chip.each("callbacks", "stopped")
+        found = chip.each("train_with_callbacks", "stopped")
 
-        assert found == cpu.each("callbacks", "stopped")
+        assert found == cpu.each("train_with_callbacks", "stopped")
         assert found[0]["measured"]
         assert 0 < found[0]["epoch"] < 9
 
     @shows("checkpoint")
     def test_the_best_checkpoints_are_kept_on_the_cpu(self, chip: RunResult, differences: Differences) -> None:
-        found = chip.each("callbacks", "kept")
+        found = chip.each("train_with_callbacks", "kept")
 
-        assert differences("callbacks", "kept") == []
+        assert differences("train_with_callbacks", "kept") == []
         assert "last.ckpt" in found[0]["files"]
         assert len(found[0]["files"]) == 3
         assert found[0]["devices"] == ["cpu"]
@@ -47,7 +158,7 @@ class Callbacks(UsesSuite):
     @shows("fit")
     def test_moving_averages_of_the_weights(self, differences: Differences) -> None:
         # torch averages them one by one on the CPU, and with foreach elsewhere.
-        assert differences("callbacks", "averaged", simulated_within=1e-6) == []
+        assert differences("train_with_callbacks", "averaged", simulated_within=1e-6) == []
 
 
 class Profilers(UsesSuite):
@@ -64,7 +175,7 @@ class Profilers(UsesSuite):
         [("simple", "run_training_epoch"), ("advanced", "training_step"), ("pytorch", "aten::")],
     )
     def test_it_tells_of_what_ran_and_changes_nothing(self, chip: RunResult, profiler: str, told: str) -> None:
-        for found in chip.ranks("callbacks.profilers"):
+        for found in chip.ranks("profile"):
             assert told in found[profiler]["said"]
             assert found[profiler]["weights"] == found["none"]["weights"]
 
@@ -72,7 +183,7 @@ class Profilers(UsesSuite):
     def test_each_ranks_trace_and_table_have_the_devices_time(self, chip: RunResult, backend: str) -> None:
         claim = northbridge.get(backend).capabilities.profiler
 
-        found = [each["pytorch"] for each in chip.ranks("callbacks.profilers")]
+        found = [each["pytorch"] for each in chip.ranks("profile")]
 
         if claim.denied:
             assert all(claim.reason in each["said"] for each in found)

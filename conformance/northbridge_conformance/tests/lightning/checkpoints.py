@@ -3,35 +3,216 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 import northbridge
 from northbridge.processes.endings import describe_exit
 from northbridge.processes.environment import python_command
-from northbridge_conformance.rank_programs.checkpoints import FILE, INTERIM_MODEL, MODEL, SPOILT, views
 from northbridge_conformance.run import RunResult, run
-from northbridge_conformance.runs.differences import differences_from_cpu
-from northbridge_conformance.runs.hosts import build
-from northbridge_conformance.runs.scenario import Scenario
+from northbridge_conformance.runs.comparison import address_of, differences_from_cpu, fingerprint
+from northbridge_conformance.runs.hosts import (
+    _Classifier,
+    build,
+    classifier,
+    fabric,
+    is_trainer,
+    module_of,
+    set_up,
+    trainer,
+)
+from northbridge_conformance.runs.models import loader
+from northbridge_conformance.runs.scenario import Scenario, reference, write
 from northbridge_conformance.suite import (
     FABRICS,
     TRAINERS,
     Differences,
     NamespaceSuite,
     Runs,
-    UsesSuite,
     in_each,
     one_and_several_devices,
-    one_and_two_devices,
     shows,
 )
+from northbridge_conformance.tests.lightning.training import train_epoch
+
+MODEL = "tied and normed"
+
+INTERIM_MODEL = "tied"
+
+FILE = "kept.ckpt"
+
+SPOILT = "this cannot be pickled"
+"""The message of the error that the unpicklable value of a checkpoint raises."""
+
+_BATCH = 2
+"""The batch of the first epoch after which the checkpoints are written."""
+
+
+def save(scenario: Scenario, folder: Path) -> None:
+    """Train, and write the checkpoints ``epoch=0.ckpt`` and ``epoch=1.ckpt`` into the run's folder."""
+    if not is_trainer(scenario.namespace):
+        fabric(scenario).launch(_save, folder)
+        return
+    callbacks = module_of(scenario, "callbacks")
+    keep = callbacks.ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=-1)
+    host = trainer(scenario, folder, callbacks=[keep], enable_checkpointing=True)
+    host.fit(classifier(scenario.namespace, MODEL, folder, "save"), loader(shuffle=False))
+
+
+def _save(host: Any, folder: Path) -> None:
+    net, optimizer = set_up(host, MODEL)
+    batches = host.setup_dataloaders(loader(shuffle=False))
+    for epoch in range(2):
+        train_epoch(host, net, optimizer, batches)
+        host.save(folder / f"epoch={epoch}.ckpt", {"net": net, "optimizer": optimizer, "epoch": epoch})
+    write(folder, "save", host.global_rank, {"weights": fingerprint(net.state_dict())})
+
+
+def resume(scenario: Scenario, folder: Path) -> None:
+    """Train the second epoch from the first epoch's checkpoint of ``scenario.resume``, or else of this run's folder."""
+    checkpoint = Path(scenario.resume or folder) / "epoch=0.ckpt"
+    if is_trainer(scenario.namespace):
+        module = classifier(scenario.namespace, MODEL, folder, "resume")
+        trainer(scenario, folder).fit(module, loader(shuffle=False), ckpt_path=checkpoint)
+    else:
+        fabric(scenario).launch(_resume, checkpoint, folder)
+
+
+def _resume(host: Any, checkpoint: Path, folder: Path) -> None:
+    net, optimizer = set_up(host, MODEL)
+    batches = host.setup_dataloaders(loader(shuffle=False))
+    rest = host.load(checkpoint, {"net": net, "optimizer": optimizer})
+    train_epoch(host, net, optimizer, batches)
+    found = {
+        "weights": fingerprint(net.state_dict()),
+        "parameters": len(list(net.parameters())),
+        "epoch": rest["epoch"],
+    }
+    write(folder, "resume", host.global_rank, found)
+
+
+def save_within_epoch(scenario: Scenario, folder: Path) -> None:
+    """Report the model around each checkpoint, the state of the file, and the weights at the end."""
+    kept = folder / "interim"
+    kept.mkdir(exist_ok=True)
+    if is_trainer(scenario.namespace):
+        host = trainer(scenario, folder)  # seeds before the model is built
+        module = classifier(scenario.namespace, INTERIM_MODEL, kept, "save_within_epoch fit", _Keeping)
+        host.fit(module, loader())
+        found, net = module.found, module
+    else:
+        host = fabric(scenario)
+        host.launch()
+        found, net = _loop_interim(host, kept)
+    write(folder, "save_within_epoch", 0, {**found, "weights": fingerprint(net.state_dict())})
+
+
+def _loop_interim(host: Any, kept: Path) -> tuple[dict[str, Any], Any]:
+    net, optimizer = set_up(host, INTERIM_MODEL)
+    state = {"net": net, "optimizer": optimizer}
+    found: dict[str, Any] = {}
+    batches = host.setup_dataloaders(loader())
+    for epoch in range(2):
+        for number, (images, labels) in enumerate(batches):
+            optimizer.zero_grad()
+            host.backward(cross_entropy(net(images), labels))
+            optimizer.step()
+            if (epoch, number) == (0, _BATCH):
+                found = _keep(net, kept / FILE, lambda spoils: host.save(kept / FILE, {**state, **spoils}))
+    return found, net
+
+
+class _Keeping(_Classifier):
+    spoils: dict[str, Any]
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_index: int) -> None:
+        if (self.current_epoch, batch_index) == (0, _BATCH):
+            self.found = _keep(self, self.folder / FILE, self._save)
+
+    def _save(self, spoils: dict[str, Any]) -> None:
+        self.spoils = spoils
+        self.trainer.save_checkpoint(self.folder / FILE)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint.update(self.spoils)
+
+
+def _keep(net: torch.nn.Module, file: Path, save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Save a checkpoint, then save one that fails to pickle to the same file; report the model and the file."""
+    before = _places(net)
+    save({"views": views(next(net.parameters()).device)})
+    found: dict[str, Any] = {"before": before, "after": _places(net), **_contents(file)}
+    whole = _bytes(file)
+    spoilt = _Spoilt(file)
+    try:
+        save({"spoilt": spoilt})
+    except Exception as error:  # noqa: BLE001  # which one it was is what the test asks
+        found["error"] = f"{type(error).__name__}: {error}"
+    return {
+        **found,
+        "whole while another was written": spoilt.seen == {whole},
+        "whole afterwards": _bytes(file) == whole,
+        "files": sorted(each.name for each in file.parent.iterdir()),
+    }
+
+
+class _Spoilt:
+    """Records the bytes of a file while it is pickled; pickling it raises."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.seen: set[str] = set()
+
+    def __reduce__(self) -> Any:
+        self.seen.add(_bytes(self.file))
+        raise ValueError(SPOILT)
+
+
+def views(device: torch.device) -> dict[str, torch.Tensor]:
+    """Return views of one tensor on ``device``, with different offsets and strides."""
+    whole = torch.arange(12.0).reshape(3, 4).to(device)
+    left, right = whole.chunk(2, 1)
+    rows = {"first row": whole[0], "second row": whole[1], "the second again": whole[1]}
+    return {
+        **rows,
+        "turned": whole.t(),
+        "left": left,
+        "right": right,
+        "every other": whole[1:, ::2],
+        "wide": whole[2, 3:].expand(3),
+    }
+
+
+def _bytes(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _places(net: torch.nn.Module) -> list[list[Any]]:
+    return [[name, str(each.device), address_of(each)] for name, each in net.named_parameters(remove_duplicate=False)]
+
+
+def _contents(file: Path) -> dict[str, Any]:
+    """Return devices, tied weights and views of a checkpoint, loaded as on a machine without the chip."""
+    checkpoint: dict[str, Any] = torch.load(file, weights_only=True)
+    weights = checkpoint.get("state_dict", checkpoint.get("net"))
+    assert weights is not None
+    named = {name.removeprefix("net."): each for name, each in weights.items()}
+    memory = {named[name].untyped_storage().data_ptr() for name in ("first.weight", "second.weight")}
+    return {
+        "devices": sorted({str(each.device) for each in named.values()}),
+        "tied": len(memory) == 1,
+        "views": {name: each.tolist() for name, each in checkpoint["views"].items()},
+    }
+
 
 _OPEN = """
 import json, sys, traceback
@@ -69,7 +250,7 @@ class Checkpoints(NamespaceSuite):
 
     @shows("checkpoint")
     def test_it_opens_where_there_is_no_northbridge_and_no_lightning(self, chip: RunResult) -> None:
-        assert chip.ranks("checkpoints.save")
+        assert chip.ranks("save")
         found = _open_without_northbridge(chip)
 
         assert found["devices"] == ["cpu"]
@@ -77,17 +258,17 @@ class Checkpoints(NamespaceSuite):
 
     @shows("checkpoint")
     def test_a_run_that_saves_trains_the_weights_of_a_cpu_run(self, differences: Differences) -> None:
-        assert differences("checkpoints.save", "weights") == []
+        assert differences("save", "weights") == []
 
     @shows("resume")
     def test_a_cpu_checkpoint_resumes_on_the_chip(self, differences: Differences) -> None:
-        assert differences("checkpoints.resume", "weights") == []
+        assert differences("resume", "weights") == []
 
     @shows("resume")
     def test_tied_weights_are_tied_in_a_run_that_is_taken_up(self, chip: RunResult) -> None:
         tied = len(list(build(MODEL).parameters()))
 
-        assert set(chip.each("checkpoints.resume", "parameters")) == {tied}
+        assert set(chip.each("resume", "parameters")) == {tied}
 
 
 class CheckpointsOnTheCPU(NamespaceSuite):
@@ -100,10 +281,10 @@ class CheckpointsOnTheCPU(NamespaceSuite):
     def test_a_checkpoint_of_the_chip_resumes_on_the_cpu(
         self, backend: str, namespace: str, devices: int, chip: RunResult, cpu: RunResult
     ) -> None:
-        assert chip.ranks("checkpoints.save")
-        resumed = run(Scenario("cpu", namespace, ("checkpoints.resume",), devices, resume=str(chip.folder)))
+        assert chip.ranks("save")
+        resumed = run(Scenario("cpu", namespace, (reference(resume),), devices, resume=str(chip.folder)))
 
-        found, expected = resumed.each("checkpoints.resume", "weights"), cpu.each("checkpoints.resume", "weights")
+        found, expected = resumed.each("resume", "weights"), cpu.each("resume", "weights")
         assert differences_from_cpu(backend, found, expected) == []
 
 
@@ -119,18 +300,18 @@ class KeptCheckpoints(NamespaceSuite):
     )
 
     def test_the_model_stays_where_it_is(self, chip: RunResult, device: northbridge.Device) -> None:
-        found = chip.only("checkpoints.interim")
+        found = chip.only("save_within_epoch")
 
         assert found["after"] == found["before"]
         assert {where for _, where, _ in found["after"]} == {str(device.root(0))}
 
     def test_the_training_goes_on_as_one_without_checkpoints(self, chip: RunResult) -> None:
-        through = chip.only(f"training {INTERIM_MODEL}")
+        through = chip.only(f"train {INTERIM_MODEL}")
 
-        assert chip.only("checkpoints.interim")["weights"] == through["weights"]
+        assert chip.only("save_within_epoch")["weights"] == through["weights"]
 
     def test_its_tensors_are_the_cpus_and_tied_weights_are_tied(self, chip: RunResult) -> None:
-        found = chip.only("checkpoints.interim")
+        found = chip.only("save_within_epoch")
 
         assert found["devices"] == ["cpu"]
         assert found["tied"]
@@ -138,10 +319,10 @@ class KeptCheckpoints(NamespaceSuite):
     def test_views_are_written_with_their_own_numbers(self, chip: RunResult) -> None:
         expected = {name: each.tolist() for name, each in views(torch.device("cpu")).items()}
 
-        assert chip.only("checkpoints.interim")["views"] == expected
+        assert chip.only("save_within_epoch")["views"] == expected
 
     def test_a_failed_save_leaves_the_old_file_alone(self, chip: RunResult) -> None:
-        found = chip.only("checkpoints.interim")
+        found = chip.only("save_within_epoch")
 
         assert SPOILT in found["error"]
         assert found["whole while another was written"]
@@ -176,43 +357,3 @@ def _opener() -> subprocess.Popen[str]:
     )
     atexit.register(opener.communicate)  # it reads the end of its input
     return opener
-
-
-class Outlasting(UsesSuite):
-    """A failed checkpoint raises one error on every rank, and the training may then go on undisturbed."""
-
-    runs: Runs = one_and_two_devices(*TRAINERS, *FABRICS)
-    claims: tuple[str, ...] = ("checkpoint",)
-    advice = "An error while a checkpoint is written must leave the chip usable: look at copies to the host that raise."
-
-    def test_an_unwritable_checkpoint_is_an_error_on_every_rank(self, chip: RunResult) -> None:
-        first, *others = chip.each("checkpoints.failed", "said")
-
-        assert first[0].startswith("/proc/last.ckpt could not be written: ")
-        for said in others:
-            assert said[0].startswith("rank 0 could not write /proc/last.ckpt, so all ranks stop: ")
-
-    def test_what_is_not_a_checkpoint_is_an_error(self, chip: RunResult) -> None:
-        for said in chip.each("checkpoints.failed", "said"):
-            assert ".ckpt could not be read as a checkpoint: " in said[1]
-
-    def test_the_training_goes_on_with_the_same_weights_on_the_chip(self, chip: RunResult, backend: str) -> None:
-        for found in chip.ranks("checkpoints.failed"):
-            assert found["weights"][0] == found["weights"][1]
-            assert found["devices"] == [northbridge.get(backend).device.type]
-
-
-class UsersCheckpointIO(UsesSuite):
-    """A user's CheckpointIO and Lightning's asynchronous one write the weights of the moment of the save."""
-
-    runs: Runs = one_and_two_devices(*TRAINERS)
-    claims: tuple[str, ...] = ("checkpoint",)
-    advice = "Tensors changed before they were written: look at copies to the host that do not block."
-
-    @pytest.mark.parametrize("io", ["own", "asynchronous"])
-    def test_it_writes_the_weights_of_the_moment(self, chip: RunResult, io: str) -> None:
-        for found in chip.each("checkpoints.failed", io):
-            assert found == {"as it was": True, "errors": []}
-
-    def test_it_is_given_tensors_on_the_cpu_by_one_rank(self, chip: RunResult, devices: int) -> None:
-        assert chip.each("checkpoints.failed", "own wrote") == [["cpu"], []][:devices]

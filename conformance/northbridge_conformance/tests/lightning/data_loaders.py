@@ -2,15 +2,138 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from northbridge.errors import UnsupportedError
-from northbridge_conformance.rank_programs.data_loaders import WAYS
+from northbridge.lightning.namespaces import Stock
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.run import RunResult
-from northbridge_conformance.runs.differences import differences_from_cpu
+from northbridge_conformance.runs.comparison import differences_from_cpu, fingerprint
+from northbridge_conformance.runs.hosts import _Classifier, classifier, combine, trainer
+from northbridge_conformance.runs.models import pictures
+from northbridge_conformance.runs.scenario import Scenario, write
 from northbridge_conformance.suite import TRAINERS, Runs, UsesSuite, one_and_two_devices, shows
+
+WAYS = (
+    "pinned",
+    "by workers",
+    "pinned by workers",
+    "iterable",
+    "in batches of a sampler",
+    "min_size",
+    "max_size",
+    "max_size_cycle",
+    "a data module",
+)
+
+
+class Stream(IterableDataset[Any]):
+    """An iterable dataset with the same number of pictures on each rank."""
+
+    def __init__(self, rank: int, ranks: int) -> None:
+        self._rank, self._ranks = rank, ranks
+
+    def __iter__(self) -> Iterator[Any]:
+        images, labels = pictures(32).tensors
+        yield from list(zip(images, labels, strict=True))[self._rank :: self._ranks]
+
+
+class Uneven(torch.utils.data.Sampler[list[int]]):
+    """Batches of different sizes; each rank gets the same number of them."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        yield from ([0, 1, 2], [3, 4, 5, 6, 7, 8, 9], [10, 11])
+
+    def __len__(self) -> int:
+        return 3
+
+
+class InWorkers(Dataset[Any]):
+    """A dataset whose samples tell if a worker process read them."""
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
+        images, labels = pictures(16).tensors
+        return images[index], labels[index], int(get_worker_info() is not None)
+
+
+def load_data(scenario: Scenario, folder: Path) -> None:
+    """Report the weights and the properties of the batches."""
+    found: dict[str, Any] = {}
+    rank = 0
+    for way in WAYS:
+        arguments = {"use_distributed_sampler": False} if way == "in batches of a sampler" else {}
+        host = trainer(scenario, folder, max_epochs=1, **arguments)
+        rank = host.global_rank
+        module = classifier(scenario.namespace, "mlp", folder, "load_data fit", _Loaded)
+        data = build_data(scenario.namespace, way, host)
+        with _prepared_lock:
+            _prepared.clear()
+        host.fit(module, data)
+        found[way] = {"weights": fingerprint(module.state_dict()), **module.noted, "prepared": list(_prepared)}
+    write(folder, "load_data", rank, found)
+
+
+_prepared: list[str] = []
+_prepared_lock = threading.Lock()
+
+
+def build_data(namespace: str, way: str, host: Any) -> Any:
+    """Return the data of one of :data:`WAYS` for a rank of a Trainer or Fabric; a Fabric has no data module."""
+    if way == "pinned":
+        return DataLoader(pictures(), batch_size=8, pin_memory=True)
+    if way == "by workers":
+        return DataLoader(InWorkers(), batch_size=4, num_workers=1)
+    if way == "pinned by workers":
+        return DataLoader(InWorkers(), batch_size=2, num_workers=1, pin_memory=True)
+    if way == "iterable":
+        return DataLoader(Stream(host.global_rank, host.world_size), batch_size=4)
+    if way == "in batches of a sampler":
+        return DataLoader(pictures(), batch_sampler=Uneven())
+    if way == "a data module":
+        return combine(namespace, _Pictures, "LightningDataModule")()
+    combined: Any = import_module(f"{namespace}.utilities").CombinedLoader
+    loaders = {"first": DataLoader(pictures(), batch_size=8), "second": DataLoader(pictures(20), batch_size=8)}
+    return combined(loaders, mode=way)
+
+
+class _Pictures(Stock):  # type: ignore[misc]  # of Lightning's data module
+    prepare_data_per_node = True
+
+    def prepare_data(self) -> None:
+        _prepared.append("here")
+
+    def train_dataloader(self) -> Any:
+        return DataLoader(pictures(), batch_size=8)
+
+
+class _Loaded(_Classifier):
+    def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
+        super().__init__(net, folder, topic)
+        self.noted: dict[str, Any] = {"batches": 0, "pinned": True, "in workers": True}
+
+    def on_before_batch_transfer(self, batch: Any, dataloader_index: int) -> Any:
+        first = batch["first"] if isinstance(batch, dict) else batch
+        if first is not None:
+            self.noted["pinned"] &= bool(first[0].is_pinned())
+            self.noted["in workers"] &= len(first) > 2 and bool(first[2].all())
+        return batch
+
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        parts = [each for each in (batch.values() if isinstance(batch, dict) else [batch]) if each is not None]
+        self.noted["batches"] += 1
+        return torch.stack([cross_entropy(self.net(part[0]), part[1]) for part in parts]).sum()
 
 
 class Loading(UsesSuite):
@@ -27,22 +150,22 @@ class Loading(UsesSuite):
         self, backend: str, chip: RunResult, cpu: RunResult, way: str
     ) -> None:
         def learnt(outcome: RunResult) -> list[Any]:
-            return [(found["weights"], found["batches"]) for found in outcome.each("data_loaders", way)]
+            return [(found["weights"], found["batches"]) for found in outcome.each("load_data", way)]
 
         assert differences_from_cpu(backend, learnt(chip), learnt(cpu)) == []
 
     @shows("pinned_memory")
     def test_batches_come_from_pinned_memory_if_asked(self, chip: RunResult) -> None:
-        if not any(found["pinned"] for found in chip.each("data_loaders", "pinned")):
+        if not any(found["pinned"] for found in chip.each("load_data", "pinned")):
             raise UnsupportedError("torch pins no batch for this chip", capability="pinned_memory")
         for way in ("pinned", "pinned by workers"):
-            assert all(found["pinned"] for found in chip.each("data_loaders", way))
-        assert not any(found["pinned"] for found in chip.each("data_loaders", "iterable"))
+            assert all(found["pinned"] for found in chip.each("load_data", way))
+        assert not any(found["pinned"] for found in chip.each("load_data", "iterable"))
 
     def test_batches_come_from_workers_where_the_loader_has_some(self, chip: RunResult) -> None:
-        assert all(found["in workers"] for found in chip.each("data_loaders", "by workers"))
+        assert all(found["in workers"] for found in chip.each("load_data", "by workers"))
 
     def test_data_is_prepared_once_a_node(self, chip: RunResult, devices: int) -> None:
-        prepared = [found["prepared"] for found in chip.each("data_loaders", "a data module")]
+        prepared = [found["prepared"] for found in chip.each("load_data", "a data module")]
 
         assert prepared == [["here"], []][:devices]

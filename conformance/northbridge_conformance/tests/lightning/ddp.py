@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+    allreduce_hook,
+    bf16_compress_hook,
+    fp16_compress_hook,
+    fp16_compress_wrapper,
+)
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
 
 import northbridge
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.run import RunResult
+from northbridge_conformance.runs.hosts import _Classifier, classifier, module_of, trainer
+from northbridge_conformance.runs.models import loader
+from northbridge_conformance.runs.scenario import Scenario, write
 from northbridge_conformance.suite import (
     TRAINERS,
     Differences,
@@ -16,6 +30,68 @@ from northbridge_conformance.suite import (
     in_each,
     several_devices,
 )
+
+
+def train_with_options(scenario: Scenario, folder: Path) -> None:
+    """Train with a stock strategy object, a registered variant, and communication hooks; each rank reports.
+
+    A hook does not compress to a dtype that the chip denies; then nothing is compressed.
+    """
+    stock = module_of(scenario, "strategies").DDPStrategy
+    calls: list[int] = []
+    denied = _denied(scenario.accelerator)
+    compress_hook = allreduce_hook if "float16" in denied else fp16_compress_hook
+
+    @wraps(fp16_compress_hook)  # DDP reads the annotations of a hook
+    def counting_hook(state: Any, bucket: Any) -> Any:
+        calls.append(bucket.index())
+        return compress_hook(state, bucket)
+
+    _train(scenario, folder, "object", stock(find_unused_parameters=True, gradient_as_bucket_view=True))
+    _train(scenario, folder, "name", "ddp_find_unused_parameters_true")
+    rank = _train(scenario, folder, "hook", stock(ddp_comm_hook=counting_hook), model="mlp")
+    write(folder, "train_with_options hook calls", rank, {"calls": len(calls)})
+    averaging: Any = PostLocalSGDState
+    options: dict[str, Any] = {
+        "static_graph": {"static_graph": True},
+        "bucket_cap_mb": {"bucket_cap_mb": 0.001},
+        "bf16 compression": {"ddp_comm_hook": allreduce_hook if "bfloat16" in denied else bf16_compress_hook},
+        "fp16 compression, wrapped": {
+            "ddp_comm_hook": allreduce_hook,
+            "ddp_comm_wrapper": None if "float16" in denied else fp16_compress_wrapper,
+        },
+        "model_averaging_period": {
+            "ddp_comm_state": averaging(process_group=None, subgroup=None, start_localSGD_iter=2),
+            "ddp_comm_hook": post_localSGD_hook,
+            "model_averaging_period": 3,
+        },
+    }
+    for name, arguments in options.items():
+        _train(scenario, folder, name, stock(**arguments), model="mlp")
+
+
+def _denied(accelerator: str) -> set[str]:
+    if accelerator == "cpu":
+        return set()
+    claims = northbridge.load(accelerator).present_capabilities().claims()
+    return {name for name, claim in claims.items() if claim.denied}
+
+
+def _train(scenario: Scenario, folder: Path, topic: str, strategy: Any, model: str = "unused") -> int:
+    host = trainer(scenario, folder, strategy=strategy)
+    topic = f"train_with_options {topic}"
+    module = classifier(scenario.namespace, model, folder, f"{topic} fit", _Inspecting)
+    host.fit(module, loader())
+    write(folder, topic, host.global_rank, {**module.options, "kept": host.strategy is strategy})
+    rank: int = host.global_rank
+    return rank
+
+
+class _Inspecting(_Classifier):
+    def on_train_start(self) -> None:
+        ddp = self.trainer.strategy.model
+        names = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "bucket_bytes_cap")
+        self.options = {name: getattr(ddp, name) for name in names}
 
 
 class DistributedTraining(EqualWeights):
@@ -32,14 +108,14 @@ class DistributedTraining(EqualWeights):
     )
 
     def test_the_weights_differ_from_those_of_one_device(self, namespace: str, chip: RunResult) -> None:
-        alone = cpu_run(namespace, 1).only("training mlp")["weights"]
+        alone = cpu_run(namespace, 1).only("train mlp")["weights"]
 
-        assert chip.ranks("training mlp")[0]["weights"] != alone
+        assert chip.ranks("train mlp")[0]["weights"] != alone
 
     def test_each_rank_trains_on_a_device_of_its_own(
         self, device: northbridge.Device, devices: int, chip: RunResult
     ) -> None:
-        for index, rank in enumerate(chip.ranks("training mlp")):
+        for index, rank in enumerate(chip.ranks("train mlp")):
             name = str(device.root(index))
             assert rank["root device"] == rank["module device"] == name
             assert rank["parameter devices"] == [name]
@@ -47,18 +123,18 @@ class DistributedTraining(EqualWeights):
 
     def test_each_rank_has_every_variable_as_it_was(self, chip: RunResult, cpu: RunResult) -> None:
         # Lightning adds a rank's own variables, such as its number.
-        topic = "after training mlp"
+        topic = "after train mlp"
         assert chip.each(topic, "changed") == cpu.each(topic, "changed")
 
     def test_tied_weights_stay_tied_on_each_rank(self, chip: RunResult, cpu: RunResult) -> None:
-        for topic in ("training tied", "after training tied"):
+        for topic in ("train tied", "after train tied"):
             assert chip.each(topic, "parameters") == cpu.each(topic, "parameters")
 
     def test_fit_validate_test_and_predict_are_those_of_a_cpu_run(self, differences: Differences) -> None:
-        assert differences("training.stages") == []
+        assert differences("run_stages") == []
 
     def test_two_optimizers_by_manual_optimization(self, differences: Differences) -> None:
-        assert differences("training.manual_optimization") == []
+        assert differences("optimize_manually") == []
 
 
 class Strategies(NamespaceSuite):
@@ -72,16 +148,16 @@ class Strategies(NamespaceSuite):
     )
 
     def test_a_stock_strategy_object_keeps_its_arguments(self, chip: RunResult) -> None:
-        for found in chip.ranks("strategies object"):
+        for found in chip.ranks("train_with_options object"):
             assert found["find_unused_parameters"]
             assert found["gradient_as_bucket_view"]
             assert found["kept"]
 
     def test_options_of_ddp_reach_it(self, chip: RunResult) -> None:
-        assert chip.each("strategies static_graph", "static_graph") == [True] * 2
-        assert chip.each("strategies bucket_cap_mb", "bucket_bytes_cap") == [1048] * 2  # 0.001 MiB
+        assert chip.each("train_with_options static_graph", "static_graph") == [True] * 2
+        assert chip.each("train_with_options bucket_cap_mb", "bucket_bytes_cap") == [1048] * 2  # 0.001 MiB
         for option in ("static_graph", "bucket_cap_mb"):
-            assert chip.each(f"strategies {option} fit", "weights") == chip.each("training mlp", "weights")
+            assert chip.each(f"train_with_options {option} fit", "weights") == chip.each("train mlp", "weights")
 
     @pytest.mark.parametrize(
         ("hook", "dtype"),
@@ -90,25 +166,25 @@ class Strategies(NamespaceSuite):
     def test_hooks_of_torch_change_what_travels_and_the_ranks_agree(
         self, backend: str, chip: RunResult, hook: str, dtype: str | None
     ) -> None:
-        found = chip.each(f"strategies {hook} fit", "weights")
+        found = chip.each(f"train_with_options {hook} fit", "weights")
 
         assert found[0] == found[1]
         compresses = dtype is not None and not denies(backend, dtype)
-        assert (found[0] != chip.ranks("training mlp")[0]["weights"]) == compresses
+        assert (found[0] != chip.ranks("train mlp")[0]["weights"]) == compresses
 
     def test_ddp_find_unused_parameters_true_finds_them(self, chip: RunResult) -> None:
-        assert chip.each("strategies name", "find_unused_parameters") == [True] * 2
+        assert chip.each("train_with_options name", "find_unused_parameters") == [True] * 2
 
     @pytest.mark.parametrize("way", ["object", "name"])
     def test_a_model_with_unused_parameters_trains(self, differences: Differences, way: str) -> None:
-        assert differences(f"strategies {way} fit", "weights") == []
+        assert differences(f"train_with_options {way} fit", "weights") == []
 
     def test_a_communication_hook_is_called(self, backend: str, chip: RunResult) -> None:
         # Lightning registers hooks only for CUDA, and silently drops others.
-        assert all(rank["calls"] > 0 for rank in chip.ranks("strategies hook calls"))
-        compressed = {rank["weights"] for rank in chip.ranks("strategies hook fit")}
+        assert all(rank["calls"] > 0 for rank in chip.ranks("train_with_options hook calls"))
+        compressed = {rank["weights"] for rank in chip.ranks("train_with_options hook fit")}
         assert len(compressed) == 1
-        assert (compressed != {chip.ranks("training mlp")[0]["weights"]}) == (not denies(backend, "float16"))
+        assert (compressed != {chip.ranks("train mlp")[0]["weights"]}) == (not denies(backend, "float16"))
 
 
 def denies(backend: str, claim: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
+from typing import Any
 
 import northbridge
-from northbridge_conformance.rank_programs.devices import FORMS, SECOND, is_held_by_one_fabric
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.run import RunResult, run
-from northbridge_conformance.runs.ranks import error_of
-from northbridge_conformance.runs.scenario import Scenario
+from northbridge_conformance.runs.hosts import fabric, is_trainer, trainer
+from northbridge_conformance.runs.scenario import Scenario, reference, write
 from northbridge_conformance.suite import (
     FABRICS,
     TRAINERS,
@@ -19,6 +20,44 @@ from northbridge_conformance.suite import (
     require,
     require_devices,
 )
+from northbridge_conformance.tests.collective.ranks import error_of
+from northbridge_conformance.tests.lightning.training import train
+
+FORMS: dict[str, Any] = {
+    "1": 1,
+    "2": 2,
+    "'auto'": "auto",
+    "-1": -1,
+    "'2'": "2",
+    "[0, 1]": [0, 1],
+    "'0,1'": "0,1",
+    "[1]": [1],
+}
+"""The forms, as a user writes them."""
+
+
+SECOND = "[1]"
+
+
+def is_held_by_one_fabric(backend: str, namespace: str) -> bool:
+    """Return True if a Fabric, which acquires its device when it asks for it, leaves its process no second one."""
+    device = northbridge.get(backend).device
+    return not is_trainer(namespace) and device.root(0) == device.root(1)
+
+
+def request_devices(scenario: Scenario, folder: Path) -> None:
+    """Build a Trainer or a Fabric for each of :data:`FORMS`; report the devices of its ranks, or the error."""
+    trains = is_trainer(scenario.namespace)
+    found: dict[str, Any] = {}
+    for word, devices in FORMS.items():
+        try:
+            host = trainer(scenario, folder, devices=devices) if trains else fabric(scenario, devices=devices)
+            ranks = getattr(host.strategy, "parallel_devices", None) or [host.strategy.root_device]
+        except (northbridge.NorthbridgeError, RuntimeError) as error:
+            found[word] = {"error": f"{type(error).__name__}: {error}"}
+            continue
+        found[word] = [str(device) for device in ranks]
+    write(folder, "request_devices", 0, found)
 
 
 class DeviceChoice(NamespaceSuite):
@@ -37,7 +76,7 @@ class DeviceChoice(NamespaceSuite):
         everything = range(northbridge.available()[backend])
         indices = {"1": [0], "[1]": [1], "'auto'": everything, "-1": everything}.get(form, [0, 1])
 
-        found = chip.only("devices")[form]
+        found = chip.only("request_devices")[form]
 
         device = northbridge.get(backend).device
         if max(indices) >= len(everything):
@@ -62,21 +101,21 @@ class SecondDevice(NamespaceSuite):
     @pytest.fixture
     def chip(self, backend: str, namespace: str, environ: dict[str, str]) -> RunResult:
         require(namespace)
-        return run(Scenario(backend, namespace, ("training",), (1,), models=("mlp",)), environ)
+        return run(Scenario(backend, namespace, (reference(train),), (1,), models=("mlp",)), environ)
 
     def test_it_trains_the_weights_of_a_cpu_run(self, differences: Differences) -> None:
-        assert differences("training mlp", "weights") == []
+        assert differences("train mlp", "weights") == []
 
     def test_memory_is_allocated_there_and_nowhere_else(self, device: northbridge.Device, chip: RunResult) -> None:
         root = str(device.root(1))
 
-        found = chip.only("training mlp")
+        found = chip.only("train mlp")
 
         assert found["root device"] == root
         assert found["in use"] in (None, [root])
 
     def test_it_is_the_current_one(self, device: northbridge.Device, chip: RunResult) -> None:
-        assert chip.only("training mlp")["current device"] == str(device.root(1))
+        assert chip.only("train mlp")["current device"] == str(device.root(1))
 
 
 class LastDevices(NamespaceSuite):
@@ -92,13 +131,13 @@ class LastDevices(NamespaceSuite):
     def chip(self, backend: str, namespace: str, environ: dict[str, str]) -> RunResult:
         require(namespace)
         require_devices(backend, 4)
-        return run(Scenario(backend, namespace, ("training",), (2, 3), models=("mlp",)), environ)
+        return run(Scenario(backend, namespace, (reference(train),), (2, 3), models=("mlp",)), environ)
 
     def test_each_rank_trains_on_its_own(self, device: northbridge.Device, chip: RunResult) -> None:
         roots = [str(device.root(index)) for index in (2, 3)]
 
-        assert chip.each("training mlp", "root device") == roots
-        assert chip.each("training mlp", "in use") in ([None, None], [[root] for root in roots])
+        assert chip.each("train mlp", "root device") == roots
+        assert chip.each("train mlp", "in use") in ([None, None], [[root] for root in roots])
 
     def test_it_is_the_current_one(self, chip: RunResult) -> None:
-        assert chip.each("training mlp", "current device") == chip.each("training mlp", "root device")
+        assert chip.each("train mlp", "current device") == chip.each("train mlp", "root device")

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.algorithms.join import Join
+from torch.nn.functional import cross_entropy
 
 import northbridge
-from northbridge_conformance.rank_programs.fabric import STEERED, WAYS
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.run import RunResult
-from northbridge_conformance.runs.fingerprints import fingerprint
-from northbridge_conformance.runs.hosts import build
+from northbridge_conformance.runs.comparison import fingerprint
+from northbridge_conformance.runs.hosts import build, fabric
+from northbridge_conformance.runs.models import SAMPLES, adam, loader, pictures
+from northbridge_conformance.runs.scenario import Scenario, write
 from northbridge_conformance.suite import (
     FABRICS,
     MODELS,
@@ -20,6 +29,110 @@ from northbridge_conformance.suite import (
     one_and_several_devices,
     one_and_two_devices,
 )
+from northbridge_conformance.tests.lightning.data_loaders import build_data
+
+STEERED = ("plainly", "accumulating", "clipping by norm", "clipping by value", "by LBFGS", "on a schedule")
+LOADED = ("pinned", "by workers", "iterable", "in batches of a sampler")
+WAYS = (*STEERED, *LOADED)
+"""The ways of training that run."""
+
+_BATCH = 4
+
+
+def loop(scenario: Scenario, folder: Path) -> None:
+    """Report the weights after each way, and the learning rate at its end."""
+    fabric(scenario).launch(_loop, scenario.namespace, folder)
+
+
+def _loop(host: Any, namespace: str, folder: Path) -> None:
+    write(folder, "loop", host.global_rank, {way: _train(host, namespace, way) for way in WAYS})
+
+
+def _train(host: Any, namespace: str, way: str) -> dict[str, Any]:
+    host.seed_everything(1)
+    plain: Any = build("mlp")
+    is_lbfgs = way == "by LBFGS"
+    kind: Any = partial(torch.optim.LBFGS, lr=0.1, max_iter=3) if is_lbfgs else adam
+    made = kind(plain.parameters())
+    schedule = torch.optim.lr_scheduler.ExponentialLR(made, gamma=0.5 if way == "on a schedule" else 1.0)
+    net, optimizer = host.setup(plain, made)
+    data = (
+        build_data(namespace, way, host) if way in LOADED else loader(shuffle=False, batch=SAMPLES if is_lbfgs else 8)
+    )
+    batches = host.setup_dataloaders(data, use_distributed_sampler=way != "in batches of a sampler")
+    for number, batch in enumerate(batches):
+        is_between = way == "accumulating" and number % 2 == 0
+        close = _closure(host, net, optimizer, batch, keeps_gradients=way == "accumulating" and not is_between)
+        if is_lbfgs:
+            optimizer.step(close)
+            continue
+        with host.no_backward_sync(net, enabled=is_between):
+            close()
+        if way == "clipping by norm":
+            host.clip_gradients(net, optimizer, max_norm=0.1)
+        if way == "clipping by value":
+            host.clip_gradients(net, optimizer, clip_val=0.001)
+        if not is_between:
+            optimizer.step()
+            schedule.step()
+    return {"weights": fingerprint(plain.state_dict()), "rates": [group["lr"] for group in made.param_groups]}
+
+
+def _closure(host: Any, net: Any, optimizer: Any, batch: Any, *, keeps_gradients: bool) -> Callable[[], torch.Tensor]:
+    def close() -> torch.Tensor:
+        if not keeps_gradients:
+            optimizer.zero_grad()
+        loss: torch.Tensor = cross_entropy(net(batch[0]), batch[1])
+        host.backward(loss)
+        return loss
+
+    return close
+
+
+def join(scenario: Scenario, folder: Path) -> None:
+    """Report the weights, intermediate gradients, and the number of batches that each rank trained on."""
+    fabric(scenario).launch(_part, folder)
+
+
+def _part(host: Any, folder: Path) -> None:
+    found = {"accumulated": _accumulate(host), "joined": _join(host)}
+    write(folder, "join", host.global_rank, found)
+
+
+def _set_up(host: Any) -> tuple[Any, Any]:
+    net: Any = build("mlp")
+    optimizer: Any = torch.optim.SGD(net.parameters(), lr=0.1)
+    net, optimizer = host.setup(net, optimizer)
+    return net, optimizer
+
+
+def _loss_of(host: Any, net: Any, number: int) -> Any:
+    images, labels = pictures().tensors
+    rows = slice(number * _BATCH, (number + 1) * _BATCH)
+    return cross_entropy(net(images[rows].to(host.device)), labels[rows].to(host.device))
+
+
+def _accumulate(host: Any) -> dict[str, str]:
+    net, optimizer = _set_up(host)
+    first, second = (2 * host.global_rank, 2 * host.global_rank + 1)
+    with host.no_backward_sync(net):
+        host.backward(_loss_of(host, net, first))
+    gradients = {str(number): each.grad for number, each in enumerate(net.parameters())}
+    between = fingerprint(gradients)
+    host.backward(_loss_of(host, net, second))
+    optimizer.step()
+    return {"gradients in between": between, "weights": fingerprint(net.module.state_dict())}
+
+
+def _join(host: Any) -> dict[str, Any]:
+    net, optimizer = _set_up(host)
+    numbers = range(2 + 2 * host.global_rank)  # the last rank has more batches than the first
+    with Join([net._forward_module]):
+        for number in numbers:
+            optimizer.zero_grad()
+            host.backward(_loss_of(host, net, number))
+            optimizer.step()
+    return {"batches": len(numbers), "weights": fingerprint(net.module.state_dict())}
 
 
 class FabricTraining(EqualWeights):
@@ -38,15 +151,15 @@ class FabricTraining(EqualWeights):
     def test_an_optimizer_made_before_setup_trains_the_model(self, chip: RunResult, model: str) -> None:
         untrained = fingerprint(build(model).state_dict())
 
-        assert all(rank["weights"] != untrained for rank in chip.ranks(f"training {model}"))
+        assert all(rank["weights"] != untrained for rank in chip.ranks(f"train {model}"))
 
     def test_tied_weights_stay_tied(self, chip: RunResult) -> None:
         tied = len(list(build("tied").parameters()))
 
-        assert chip.each("training tied", "parameters") == [tied] * len(chip.ranks("training tied"))
+        assert chip.each("train tied", "parameters") == [tied] * len(chip.ranks("train tied"))
 
     def test_each_rank_trains_on_a_device_with_an_index(self, device: northbridge.Device, chip: RunResult) -> None:
-        for index, rank in enumerate(chip.ranks("training mlp")):
+        for index, rank in enumerate(chip.ranks("train mlp")):
             name = str(device.root(index))
             assert rank["host"] == rank["root device"] == rank["module device"] == name
             assert rank["parameter devices"] == [name]
@@ -64,11 +177,11 @@ class FabricLoops(UsesSuite):
 
     @pytest.mark.parametrize("way", WAYS)
     def test_weights_and_learning_rate_are_a_cpu_runs(self, differences: Differences, way: str) -> None:
-        assert differences("fabric", way) == []
+        assert differences("loop", way) == []
 
     @pytest.mark.parametrize("way", [way for way in STEERED if way != "plainly"])
     def test_it_makes_a_difference(self, chip: RunResult, way: str) -> None:
-        assert chip.each("fabric", way) != chip.each("fabric", "plainly")
+        assert chip.each("loop", way) != chip.each("loop", "plainly")
 
 
 class Joining(UsesSuite):
@@ -79,17 +192,17 @@ class Joining(UsesSuite):
     advice = "Join sends zeros for ranks that are done: look at all_reduce of numbers of steps, and at broadcast."
 
     def test_gradients_wait_where_the_loop_says_so(self, chip: RunResult, differences: Differences) -> None:
-        found = chip.each("fabric.join", "accumulated")
+        found = chip.each("join", "accumulated")
 
-        assert differences("fabric.join", "accumulated") == []
+        assert differences("join", "accumulated") == []
         assert found[0]["gradients in between"] != found[1]["gradients in between"]
         assert found[0]["weights"] == found[1]["weights"]
 
     def test_a_rank_that_has_run_out_of_batches_waits_for_the_other(
         self, chip: RunResult, differences: Differences
     ) -> None:
-        found = chip.each("fabric.join", "joined")
+        found = chip.each("join", "joined")
 
-        assert differences("fabric.join", "joined") == []
+        assert differences("join", "joined") == []
         assert [each["batches"] for each in found] == [2, 4]
         assert found[0]["weights"] == found[1]["weights"]

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
 
-from northbridge_conformance.rank_programs.collective_reductions import reduced
-from northbridge_conformance.rank_programs.reductions import FLOATS, wholes
+from northbridge.discovery.current import loaded
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.run import RunResult
+from northbridge_conformance.runs.hosts import _Classifier, classifier, fabric, is_trainer, module_of, trainer
+from northbridge_conformance.runs.models import CLASSES, loader
+from northbridge_conformance.runs.scenario import Scenario, write
 from northbridge_conformance.suite import (
     FABRICS,
     TRAINERS,
@@ -19,6 +26,106 @@ from northbridge_conformance.suite import (
     several_devices,
     shows,
 )
+from northbridge_conformance.tests.collective.collective_reductions import large_number, reduced
+
+FLOATS = ((1.5, -2.0), (3.0, -4.0), (0.25, 8.0), (-1.0, 0.5))
+"""The numbers that each rank contributes."""
+
+
+def wholes(large: int) -> tuple[tuple[int, int], ...]:
+    """Return each rank's integers; a conversion to float32 would lose the last digits."""
+    return (large + 1, -7), (large + 4, -2), (large + 3, 5), (large + 2, 9)
+
+
+def reduce_numbers(scenario: Scenario, folder: Path) -> None:
+    """Reduce, gather and broadcast on each rank, which reports the results."""
+    if is_trainer(scenario.namespace):
+        host = trainer(scenario, folder, max_epochs=1)
+        host.fit(classifier(scenario.namespace, "mlp", folder, "reduce_numbers fit", _Reducing), loader())
+    else:
+        fabric(scenario).launch(_in_fabric, folder)
+
+
+def _in_fabric(host: Any, folder: Path) -> None:
+    found = _reduce_all(host.all_reduce, host.all_gather, host.broadcast, host.device, host.global_rank)
+    write(folder, "reduce_numbers", host.global_rank, found)
+
+
+class _Reducing(_Classifier):
+    def on_train_start(self) -> None:
+        strategy = self.trainer.strategy
+        found = _reduce_all(strategy.reduce, self.all_gather, strategy.broadcast, self.device, self.global_rank)
+        write(self.folder, "reduce_numbers", self.global_rank, found)
+
+
+def _reduce_all(
+    reduce: Callable[..., Any],
+    all_gather: Callable[..., Any],
+    broadcast: Callable[..., Any],
+    device: torch.device,
+    rank: int,
+) -> dict[str, Any]:
+    chip = loaded()
+    assert chip is not None
+    large = large_number(chip.name)
+    given_wholes = torch.tensor(wholes(large)[rank])
+    found: dict[str, Any] = {"large": large}
+    for word, given in (("float", torch.tensor(FLOATS[rank])), ("int64", given_wholes)):
+        for operation in ("sum", "mean", "min", "max"):
+            tensor = given.to(device)
+            result = reduce(tensor, reduce_op=operation)
+            found[f"{operation} of {word}"] = {
+                "result": result.tolist(),
+                "in place": tensor.tolist(),
+                "device": str(result.device),
+            }
+    gathered = all_gather({"float": torch.tensor(FLOATS[rank]).to(device), "int64": given_wholes.to(device)})
+    found["gathered"] = {name: tensor.tolist() for name, tensor in gathered.items()}
+    found["gathered on"] = sorted({str(tensor.device) for tensor in gathered.values()})
+    weight = torch.full((2,), rank + 1.0, device=device, requires_grad=True)
+    (all_gather(weight, sync_grads=True) * (rank + 1)).sum().backward()
+    assert weight.grad is not None
+    found["gradient of a gather"] = weight.grad.tolist()
+    found["broadcast"] = broadcast({"from": rank, "text": "ü" * (rank + 1)})
+    found["broadcast tensor"] = broadcast(given_wholes.to(device)).tolist()
+    return found
+
+
+def log_metrics(scenario: Scenario, folder: Path) -> None:
+    """Train until an integer metric has not decreased for two epochs; each rank reports all its metrics."""
+    callbacks = module_of(scenario, "callbacks")
+    patience = callbacks.EarlyStopping("errors", mode="min", patience=2)
+    host = trainer(scenario, folder, max_epochs=20, callbacks=[patience])
+    host.fit(
+        classifier(scenario.namespace, "mlp", folder, "log_metrics fit", _Measured),
+        loader(),
+        loader(shuffle=False),
+    )
+    found = {name: value.item() for name, value in host.callback_metrics.items()}
+    found |= {"stopped": patience.stopped_epoch, "epochs": host.current_epoch}
+    write(folder, "log_metrics", host.global_rank, found)
+
+
+class _Measured(_Classifier):
+    def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
+        from torchmetrics import MeanMetric
+        from torchmetrics.classification import MulticlassAccuracy
+
+        super().__init__(net, folder, topic)
+        self.accuracy = MulticlassAccuracy(num_classes=CLASSES, average="micro")
+        self.mean_loss = MeanMetric()
+
+    def validation_step(self, batch: Any, batch_index: int) -> None:
+        scores: Tensor = self.net(batch[0])
+        loss = cross_entropy(scores, batch[1])
+        errors = (scores.argmax(1) != batch[1]).sum()
+        self.log("errors", errors, sync_dist=True, reduce_fx="sum")
+        for reduction in ("mean", "min", "max", "sum"):
+            self.log(f"loss {reduction}", loss, sync_dist=True, reduce_fx=reduction)
+        self.accuracy(scores, batch[1])
+        self.mean_loss(loss)
+        self.log_dict({"accuracy": self.accuracy, "mean loss": self.mean_loss})
+
 
 OPERATIONS = [f"{reduction} of {kind}" for kind in ("float", "int64") for reduction in ("sum", "mean", "min", "max")]
 
@@ -41,7 +148,7 @@ class Reductions(NamespaceSuite):
 
     @pytest.fixture
     def found(self, chip: RunResult) -> list[dict[str, Any]]:
-        return chip.ranks("reductions")
+        return chip.ranks("reduce_numbers")
 
     @pytest.mark.parametrize("operation", OPERATIONS)
     def test_a_reduction_is_exact(self, devices: int, found: list[dict[str, Any]], operation: str) -> None:
@@ -56,7 +163,7 @@ class Reductions(NamespaceSuite):
         assert [rank[operation]["in place"] for rank in found] == [exact] * devices
 
     def test_results_stay_on_the_ranks_device(self, chip: RunResult, found: list[dict[str, Any]]) -> None:
-        for rank, trained in zip(found, chip.ranks("training mlp"), strict=True):
+        for rank, trained in zip(found, chip.ranks("train mlp"), strict=True):
             assert {rank[operation]["device"] for operation in OPERATIONS} == {trained["root device"]}
             assert rank["gathered on"] == [trained["root device"]]
 
@@ -90,12 +197,12 @@ class LoggedMetrics(NamespaceSuite):
         self.check(chip, differences, f"loss {reduction}")
 
     def test_sync_dist_reduces_a_whole_number(self, chip: RunResult, cpu: RunResult) -> None:
-        assert chip.each("reductions.metrics", "errors") == cpu.each("reductions.metrics", "errors")
+        assert chip.each("log_metrics", "errors") == cpu.each("log_metrics", "errors")
 
     def test_early_stopping_on_an_integer_equals_the_cpus(self, chip: RunResult, cpu: RunResult) -> None:
-        assert chip.each("reductions.metrics", "stopped") == cpu.each("reductions.metrics", "stopped")
-        assert chip.each("reductions.metrics", "epochs") == cpu.each("reductions.metrics", "epochs")
-        assert 0 < chip.each("reductions.metrics", "stopped")[0] < 19
+        assert chip.each("log_metrics", "stopped") == cpu.each("log_metrics", "stopped")
+        assert chip.each("log_metrics", "epochs") == cpu.each("log_metrics", "epochs")
+        assert 0 < chip.each("log_metrics", "stopped")[0] < 19
 
     @pytest.mark.parametrize("metric", ["accuracy", "mean loss"])
     def test_a_metric_of_torchmetrics_in_the_module(
@@ -105,6 +212,6 @@ class LoggedMetrics(NamespaceSuite):
 
     def check(self, chip: RunResult, differences: Differences, name: str) -> None:
         """Compare a logged metric, which must be equal on both ranks."""
-        found = chip.each("reductions.metrics", name)
-        assert differences("reductions.metrics", name) == []
+        found = chip.each("log_metrics", name)
+        assert differences("log_metrics", name) == []
         assert found[0] == found[1]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.runs.question import ask
 from northbridge_conformance.tests.plugin.plugin_suite import HEAVY, PluginSuite, is_unsupported, trainer_namespace
 
@@ -26,7 +25,7 @@ class MissingSoftware(PluginSuite):
         """The result of each question without the package: kind of the error and message."""
         package = declared["package"] or ""
         hidden = {"NORTHBRIDGE_SIMULATE": "", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if package else {}
-        return ask("missing_software", backend, package, trainer_namespace(), environ={**environ, **hidden}).facts
+        return ask("plugin:miss_software", backend, package, trainer_namespace(), environ={**environ, **hidden}).facts
 
     def test_it_is_declared_all_the_same(self, backend: str, found: dict[str, Any]) -> None:
         assert found["declared"] == ["", repr(backend)]
@@ -69,7 +68,7 @@ class MissingHardware(PluginSuite):
     @pytest.fixture
     def found(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
         """The error of a Trainer, the available backends, and the error of loading if the Trainer found no software."""
-        return ask("missing_hardware", backend, trainer_namespace(), environ=environ).facts
+        return ask("plugin:miss_hardware", backend, trainer_namespace(), environ=environ).facts
 
     def test_a_trainer_says_that_there_is_no_such_device(self, backend: str, found: dict[str, Any]) -> None:
         kind, said = found["trainer"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-import pytest
-
 import northbridge
+from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.runs.question import Answer, ask
 from northbridge_conformance.suite import TRAINERS, Suite
 
@@ -31,17 +30,17 @@ class PluginSuite(Suite):
     @pytest.fixture
     def declared(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
         """Return the plugin's declaration."""
-        return ask("declaration", backend, environ=environ).facts
+        return ask("plugin:declare", backend, environ=environ).facts
 
     @pytest.fixture
     def detected(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
         """Return the plugin's detection results on this machine."""
-        return ask("detection", backend, environ=environ).facts
+        return ask("plugin:detect", backend, environ=environ).facts
 
     @pytest.fixture
     def loaded(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
         """Return the state after loading the software, or the error."""
-        return ask("software", backend, *ALONE, environ=environ).facts
+        return ask("software:load", backend, *ALONE, environ=environ).facts
 
 
 def is_unsupported(loaded: dict[str, Any], detected: dict[str, Any]) -> bool:
@@ -63,7 +62,7 @@ def trainer_namespace() -> str:
     for namespace in TRAINERS:
         if find_spec(namespace.partition(".")[0]) is not None:
             return namespace
-    pytest.skip(f"none of {', '.join(TRAINERS)} is installed")
+    raise pytest.skip.Exception(f"none of {', '.join(TRAINERS)} is installed")
 
 
 def tops(answer: Answer) -> set[str]:

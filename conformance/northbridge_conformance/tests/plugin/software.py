@@ -1,14 +1,14 @@
-"""The import costs of a plugin, which all users of its environment pay, and the loading of the vendor's software."""
+"""The import of a plugin, the loading of the vendor's software, and a backend on its way to another process."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
+import json
+from typing import Any, Literal
 
 import northbridge
+from northbridge_conformance.optional_pytest import pytest
+from northbridge_conformance.runs.processes import is_read_by_others, tells_of_a_launcher
 from northbridge_conformance.runs.question import Answer, ask, ask_again
-from northbridge_conformance.runs.run_environment import is_read_by_others, tells_of_a_launcher
 from northbridge_conformance.tests.plugin.plugin_suite import ALONE, HEAVY, PluginSuite, is_unsupported, tops
 
 MOST_SECONDS = 0.05
@@ -31,19 +31,19 @@ class PluginImport(PluginSuite):
     @pytest.fixture
     def imported(self, plugin: northbridge.Plugin, environ: dict[str, str]) -> Answer:
         """The modules and traces of the import."""
-        return ask("plugin_import", plugin.module, environ=environ)
+        return ask("plugin:import_module", plugin.module, environ=environ)
 
     def test_it_takes_no_longer_than_fifty_milliseconds(
         self, plugin: northbridge.Plugin, environ: dict[str, str]
     ) -> None:
         # Other processes can only make it slower.
-        answer = ask_again("plugin_import", plugin.module, environ=environ)
+        answer = ask_again("plugin:import_module", plugin.module, environ=environ)
         seconds: float = answer.facts["seconds"]
         clock: float = answer.facts["clock"]
         for _ in range(1, _TRIES):
             if seconds <= MOST_SECONDS and clock <= MOST_WAITED:
                 break
-            again = ask_again("plugin_import", plugin.module, environ=environ).facts
+            again = ask_again("plugin:import_module", plugin.module, environ=environ).facts
             seconds, clock = min(seconds, again["seconds"]), min(clock, again["clock"])
 
         assert seconds <= MOST_SECONDS, f"it brings {', '.join(sorted(tops(answer)))}"
@@ -74,7 +74,7 @@ def _top(package: str | None) -> str:
     return (package or "").partition(".")[0]
 
 
-_USERS = {"MASTER_ADDR": "127.0.0.2", "MASTER_PORT": "29531", "OMP_NUM_THREADS": "3", "PYTHONHASHSEED": "11"}
+_OF_THE_USER = {"MASTER_ADDR": "127.0.0.2", "MASTER_PORT": "29531", "OMP_NUM_THREADS": "3", "PYTHONHASHSEED": "11"}
 
 
 class SoftwareLoading(PluginSuite):
@@ -130,16 +130,16 @@ class SoftwareLoading(PluginSuite):
         return rank, ranks
 
     @pytest.fixture
-    def users(self, backend: str, environ: dict[str, str], place: tuple[str, str]) -> dict[str, str]:
+    def user_variables(self, backend: str, environ: dict[str, str], place: tuple[str, str]) -> dict[str, str]:
         """Variables that a user may have set, among them all that the software sets if they are unset."""
-        loaded = ask("software", backend, *place, environ=environ).facts
+        loaded = ask("software:load", backend, *place, environ=environ).facts
         written = {name: now for name, (_, now) in loaded["variables"].items() if not name.startswith("_")}
-        return {**_USERS, **{name: _another(now or "") for name, now in written.items()}}
+        return {**_OF_THE_USER, **{name: _another(now or "") for name, now in written.items()}}
 
     def test_what_the_user_has_set_wins(
-        self, backend: str, environ: dict[str, str], users: dict[str, str], place: tuple[str, str]
+        self, backend: str, environ: dict[str, str], user_variables: dict[str, str], place: tuple[str, str]
     ) -> None:
-        found = ask("software", backend, *place, environ=environ, user=users).facts
+        found = ask("software:load", backend, *place, environ=environ, user=user_variables).facts
 
         # The vendor may refuse an invalid value, but must not replace it.
         overwritten = {name: values for name, values in found["variables"].items() if values[0] is not None}
@@ -149,3 +149,51 @@ class SoftwareLoading(PluginSuite):
 def _another(value: str) -> str:
     """Return a different value that a user might have chosen."""
     return str(1 - int(value)) if value in ("0", "1") else f"{value}0"
+
+
+_PARTS = ("backend", "device", "collective", "bridge", "capabilities", "acceleration")
+
+
+class Pickling(PluginSuite):
+    """The backend and its parts can be pickled, and hold nothing that belongs to one process only."""
+
+    advice = (
+        "Look at the attributes of the plugin's Device, Collective and Bridge: what is this process's alone, such as an"
+        " open file, a lock, a socket, a module or a lambda, is made where it is used, or left out by __getstate__();"
+        " and at a __reduce__() of a Backend of your own."
+    )
+
+    @pytest.mark.parametrize("part", _PARTS)
+    def test_it_can_be_pickled_when_it_is_declared(self, loaded: dict[str, Any], part: str) -> None:
+        kind, text = loaded["pickles"]["declared"][part]
+
+        assert kind == "pickle", text
+
+    @pytest.mark.parametrize("part", _PARTS)
+    def test_it_can_be_pickled_when_it_is_loaded(self, loaded: dict[str, Any], part: str) -> None:
+        # If the software is missing, the backend is as declared.
+        kind, text = loaded["pickles"].get("loaded", loaded["pickles"]["declared"])[part]
+
+        assert kind == "pickle", text
+
+    @pytest.mark.parametrize("when", ["declared", "loaded"])
+    def test_another_process_finds_its_own(
+        self, backend: str, environ: dict[str, str], loaded: dict[str, Any], when: Literal["declared", "loaded"]
+    ) -> None:
+        found = _open(backend, environ, loaded, when)
+
+        assert {part: found.get(part) for part in _PARTS} == dict.fromkeys(_PARTS, "as declared here")
+
+    def test_to_unpickle_it_loads_nothing(
+        self, backend: str, environ: dict[str, str], loaded: dict[str, Any], declared: dict[str, Any]
+    ) -> None:
+        found = _open(backend, environ, loaded, "loaded")
+
+        assert not set(found["modules"]) & (HEAVY | {(declared["package"] or "").partition(".")[0]})
+
+
+def _open(backend: str, environ: dict[str, str], loaded: dict[str, Any], when: str) -> dict[str, Any]:
+    """Return another process's findings in the pickles; if the software is missing, in those made at declaration."""
+    pickles = loaded["pickles"].get(when, loaded["pickles"]["declared"])
+    texts = json.dumps({part: text for part, (kind, text) in pickles.items() if kind == "pickle"})
+    return ask("plugin:unpickle", backend, texts, environ=environ).facts

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.scripts import start_python
 
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 VARIABLE = "NORTHBRIDGE_CPU_SIM_FAULTS"
 PROGRAMS = Path(__file__).with_name("fault_rank_programs.py")

@@ -12,7 +12,7 @@ from tests.backends.simulation.processes import clean_environment, variables
 from tests.backends.simulation.runs.fixtures import Start
 from tests.backends.simulation.runs.jobs import start_job
 
-from northbridge_conformance.runs.run_environment import tells_of_a_launcher
+from northbridge_conformance.runs.processes import tells_of_a_launcher
 
 
 class TestResume:

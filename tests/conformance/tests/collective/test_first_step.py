@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from northbridge_conformance.rank_programs import first_step
+from northbridge_conformance.tests.collective import first_step
 from northbridge_conformance.tests.collective.first_step import BITS, bound_of, bounds_on_host, distance
 
 RANKS = 4

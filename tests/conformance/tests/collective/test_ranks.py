@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from northbridge.errors import CollectiveError, UnsupportedError
-from northbridge_conformance.runs.ranks import attempt, error_of
-from northbridge_conformance.tests.collective.ranks import everybodys, rejections
+from northbridge_conformance.tests.collective.ranks import attempt, error_of, rejections, results_of
 
 
 def lack() -> None:
@@ -28,7 +27,7 @@ def test_what_every_rank_lacks_is_unsupported() -> None:
 
     assert rejections(ranks, "gathered") == ["CollectiveError: accl has no such collective"] * 2
     with pytest.raises(UnsupportedError, match="gathered: CollectiveError: accl has no such collective"):
-        everybodys(ranks, "gathered")
+        results_of(ranks, "gathered")
 
 
 def test_what_one_rank_lacks_is_a_failure() -> None:
@@ -36,7 +35,7 @@ def test_what_one_rank_lacks_is_a_failure() -> None:
 
     assert rejections(ranks, "gathered") == []
     with pytest.raises(AssertionError, match="gathered fails on some ranks"):
-        everybodys(ranks, "gathered")
+        results_of(ranks, "gathered")
 
 
 @pytest.mark.parametrize("ranks", [[0], [0, 1]])
@@ -48,8 +47,8 @@ def test_failed_assertion_is_never_a_refusal(ranks: list[int]) -> None:
 
     assert rejections(found, "gathered") == []
     with pytest.raises(AssertionError, match=r"gathered failed:\nrank 0: Traceback(?s:.*)it is on the CPU"):
-        everybodys(found, "gathered")
+        results_of(found, "gathered")
 
 
 def test_what_all_have_is_returned_in_their_order() -> None:
-    assert everybodys([{"gathered": 1}, {"gathered": 2}], "gathered") == [1, 2]
+    assert results_of([{"gathered": 1}, {"gathered": 2}], "gathered") == [1, 2]

@@ -310,7 +310,7 @@ def test_what_its_classes_stand_on_costs_a_plugin_nothing(tmp_path: Path, monkey
     (tmp_path / "anvil_software.py").write_text(RIGHT)
     monkeypatch.syspath_prepend(tmp_path)
 
-    brought = ask_again("plugin_import", "anvil_software").facts["modules"]
+    brought = ask_again("plugin:import_module", "anvil_software").facts["modules"]
 
     assert "anvil_software" in brought
     assert {name for name in brought if name.startswith("northbridge.")} <= {"northbridge.hook"}

@@ -15,7 +15,7 @@ from tests.scripts import start_python
 from northbridge.flight_recorder.analysis.calls import Call, RecordedRun
 from northbridge.flight_recorder.analysis.judgement import judge
 from northbridge.flight_recorder.analysis.record_files import read_folder
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 PROGRAMS = Path(__file__).with_name("rank_programs.py")
 LIMIT_S = 120.0

@@ -17,7 +17,7 @@ from northbridge.capabilities import no
 from northbridge.errors import ClusterError, CollectiveError, UnsupportedError, VariableError, WrongDeviceError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.strategies.parallel import reduction_word
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 pytestmark = pytest.mark.usefixtures("chip")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.backends.cpu_sim.conftest import refused
 
-from northbridge_conformance.runs.ports import reserve_port
+from northbridge_conformance.runs.processes import reserve_port
 
 Ranks = Callable[..., list[str]]
 PROGRAMS = Path(__file__).with_name("call_programs.py")

@@ -1,18 +1,17 @@
-"""The program of a scenario's processes: ``python -m northbridge_conformance.rank_programs.work SCENARIO FOLDER``."""
+"""The program of a scenario's processes: ``python -m northbridge_conformance.runs.work SCENARIO FOLDER``."""
 
 from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 import torch.distributed
 
 from northbridge.discovery.current import loaded
 from northbridge.errors import UnsupportedError
-from northbridge_conformance.runs.findings import write
-from northbridge_conformance.runs.scenario import BEGINS, LAST, REFUSED, Scenario
+from northbridge_conformance.runs.scenario import BEGINS, LAST, REFUSED, Scenario, name_of, write
 from northbridge_conformance.runs.stacks import dump_stacks_when_asked
 
 
@@ -24,13 +23,12 @@ def main(scenario: Scenario, folder: Path) -> None:
     """
     for step in scenario.steps:
         print(BEGINS.format(os.getpid(), step), flush=True)
-        name, _, function = step.partition(".")
-        module = import_module(f"northbridge_conformance.rank_programs.{name}")
+        perform = resolve_name(step)
         try:
-            getattr(module, function or "perform")(scenario, folder)
+            perform(scenario, folder)
         except UnsupportedError as error:
             found = {"message": str(error), "capability": error.capability}
-            write(folder, REFUSED + step, _rank(), found)
+            write(folder, REFUSED + name_of(step), _rank(), found)
         chip = loaded()
         if scenario.launch == "ranks" and chip is not None and len(scenario.steps) > 1:
             chip.device.synchronize()  # an error that surfaces late is this step's, and not the next one's
