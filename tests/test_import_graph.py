@@ -21,9 +21,9 @@ FILES = {
     for package in PACKAGES
     for file in package.rglob("*.py")
 }
-SIMULATED = {f"northbridge_{name}.simulated" for name in ("hpu", "npu", "sdaa", "xpu")}
+SIMULATED = {module for module in FILES if module.endswith((".simulated", ".simulated.machine"))}
 RESOLVED_LATER = {"northbridge", "northbridge.autoload", *SIMULATED}
-"""Modules whose strings name what they do not need: the public names, CONNECTORS, tables of stand-ins."""
+"""Modules whose strings name what they do not need: the public names, CONNECTORS, tables and records."""
 
 
 @functools.cache

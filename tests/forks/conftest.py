@@ -1,4 +1,4 @@
-"""Programs for the processes that the suite starts, and a torch that costs nothing to import."""
+"""Programs for the processes that the suite starts, and modules that cost nothing to import."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.forks.processes import fork
+from tests.forks.server import PRELOADED
 
 from northbridge_conformance.runs.processes import Process, start_afresh
 
 Begin = Callable[..., Process]
+OURS = PRELOADED[-1].split(".")
 ROOT = Path(__file__).parents[2]
 
 
@@ -23,11 +25,18 @@ def environ_with(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def modules(tmp_path: Path) -> Path:
-    """A folder with a torch, and a torchmetrics, that are empty."""
+    """A folder with empty modules in place of what a server imports."""
     folder = tmp_path / "quick"
-    (folder / "torch").mkdir(parents=True)
-    for module in ("torch/__init__", "torch/_dynamo", "torchmetrics"):
-        (folder / f"{module}.py").touch()
+    for module in PRELOADED:
+        file = folder / f"{module.replace('.', '/')}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    for package in ("torch", *("/".join(OURS[:depth]) for depth in range(1, len(OURS)))):
+        (folder / package / "__init__.py").touch()
+    (folder / "torch.py").unlink()
+    (folder / OURS[0] / "__init__.py").write_text(
+        "import pkgutil\n__path__ = pkgutil.extend_path(__path__, __name__)\n"  # its other modules are the real ones
+    )
     return folder
 
 

@@ -30,7 +30,7 @@ from northbridge_conformance.report.grading import grant, judge_claims, judge_te
 from northbridge_conformance.report.report import CHANGED, BackendFacts, MachineFacts, Report, SuiteFacts
 from northbridge_conformance.runner.supervisor import Course, plan, watch
 from northbridge_conformance.runs.question import ask_again
-from northbridge_conformance.runs.run_errors import HungError
+from northbridge_conformance.runs.scenario import HungError
 from northbridge_conformance.verdict import judge
 
 _SUITE = Path(__file__).parents[1]

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import northbridge
-from northbridge.lightning.compiled_blocks import compile_blocks
-from northbridge.lightning.corrections.compilation import reject_compiler
+from northbridge.lightning.blocks import compile_blocks
+from northbridge.lightning.strategies.compilation import reject_compiler
 from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.suite import shows
 from northbridge_conformance.tests.device.one_device import OneDevice, gradient_of, reject_without

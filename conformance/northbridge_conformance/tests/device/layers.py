@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from northbridge.lightning.strategies.moved_parameters import follow, following, keeps_parameters
+from northbridge.lightning.strategies.optimizers import follow, following, keeps_parameters
 from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.tests.device.one_device import OneDevice
 from northbridge_conformance.tests.device.operation import (

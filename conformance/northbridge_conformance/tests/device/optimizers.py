@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
 import northbridge
-from northbridge.lightning.strategies.fused_optimizers import keep_counts, reject_fused
+from northbridge.lightning.strategies.optimizers import keep_counts, reject_fused
 from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.suite import shows
 from northbridge_conformance.tests.device.one_device import OneDevice, gradient_of, rejected_where_denied

@@ -84,7 +84,7 @@ def _distance(net: nn.Module, ranks: int) -> dict[str, float]:
 
 def _uneven(backend: str, device: torch.device) -> dict[str, float]:
     """Normalize batches of different sizes, the first one empty; return the distances from one process."""
-    from northbridge.lightning.plugins.sync_batch_norm import synchronize
+    from northbridge.lightning.plugins.layer_sync import synchronize
 
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     torch.manual_seed(5)
