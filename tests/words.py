@@ -104,7 +104,7 @@ def main(root: Path) -> int:
             module = ast.parse(path.read_text())
             is_test = where.parts[0] == "tests" or where.name.startswith("test_")
             found = chain(read_module(module, is_test=is_test), read_comments(path))
-            if where.parts[0] in ("core", "conformance", "backends"):
+            if where.parts[0] in ("core", "conformance", "backends", "tools"):
                 messages += [(len(text), f"{where}:{line}") for line, text in read_messages(module)]
         faults += [f"{where}:{line}: {fault}: {' '.join(text.split())[:80]}" for line, fault, text in found]
     print(*faults, sep="\n")

@@ -77,7 +77,7 @@ class Wheel:
             reject_special(path)
             self._archive = zipfile.ZipFile(path)
         except _DAMAGES as error:
-            raise WheelError(f"{str(path)!r} is not a wheel: {error}. Fix: give the path of a .whl") from error
+            raise WheelError(f"{str(path)!r} is not a wheel: {error}. Fix: give a .whl") from error
         everything = self._archive.infolist()
         if len(everything) > _MOST_FILES:
             raise WheelError(f"{self.name} has {len(everything)} files, more than {_MOST_FILES}. Fix: give another one")
@@ -113,7 +113,7 @@ class Wheel:
             raise self._damaged(file, error) from error
 
     def _damaged(self, file: str, error: BaseException) -> WheelError:
-        return WheelError(f"{self.name}: {file!r} cannot be read: {error}. Fix: download it again")
+        return WheelError(f"{self.name}: {file!r} cannot be read: {error}. Fix: download again")
 
     def _tree(self, module: str) -> ast.Module:
         """Return the syntax tree of a module. Raises :class:`WheelError` and :class:`UnreadableError`."""

@@ -181,7 +181,7 @@ class Suite:
                 f' Fix: addopts = ["-p", "{JUDGES[0]}"] in [tool.pytest.ini_options]'
             )
         if not IS_HERE:
-            raise pytest.Collector.CollectError(f"{__name__} was imported before pytest. Fix: import pytest first")
+            raise pytest.Collector.CollectError(f"{__name__} was imported before pytest. Fix: import it first")
 
     @pytest.fixture
     def backend(self) -> str:
@@ -256,11 +256,11 @@ class EqualWeights(NamespaceSuite):
     """Every model, trained on the chip by each rank, has the weights of Lightning's own run on as many CPU ranks."""
 
     @pytest.mark.parametrize("model", MODELS)
-    def test_the_weights_are_those_of_a_cpu_run_on_each_rank(self, differences: Differences, model: str) -> None:
+    def test_weights_match_a_cpu_run_on_each_rank(self, differences: Differences, model: str) -> None:
         assert differences(f"train {model}", "weights") == []
 
     @pytest.mark.parametrize("model", MODELS)
-    def test_the_ranks_have_learnt_the_same(self, chip: RunResult, devices: int, model: str) -> None:
+    def test_all_ranks_have_equal_parameters(self, chip: RunResult, devices: int, model: str) -> None:
         learnt = chip.each(f"train {model}", "learnt")
 
         # Parameters only: each rank has its own batch norm statistics.

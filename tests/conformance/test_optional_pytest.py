@@ -58,4 +58,4 @@ def test_tests_imported_before_pytest_are_refused(tmp_path: Path) -> None:
     )
 
     assert ran.returncode
-    assert "northbridge_conformance.suite was imported before pytest. Fix: import pytest first" in ran.stdout
+    assert "northbridge_conformance.suite was imported before pytest. Fix: import it first" in ran.stdout

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(900)  # a run of the suite each
 ROUNDED = ("C1/Layers/", "C1/MatrixUnit/", "C1/Operations/", "C2/Optimization/", "C3/FirstStep/", "C3/Distributed")
 """The tests that rounding decides; ``python -m tests.conformance --rounding 1`` runs all up to C3."""
 
-WEIGHTS = "C2/Training/test_the_weights_are_those_of_a_cpu_run_on_each_rank[one device-lightning.pytorch-"
+WEIGHTS = "C2/Training/test_weights_match_a_cpu_run_on_each_rank[one device-lightning.pytorch-"
 
 
 @pytest.fixture(scope="module")

@@ -108,12 +108,12 @@ def _check(trial: Trial, fault: Fault) -> None:
         (
             "wrong_error_comes_late",
             "the kernel of prelu has failed",
-            "C1/Layers/test_forward_and_backward_are_near_the_cpus[CrossEntropyLoss]",
+            "C1/Layers/test_forward_and_backward_match_the_cpu[CrossEntropyLoss]",
         ),
         (
             "wrong_group_asserts",
             "this group has no store",
-            "C3/GradientAveraging/test_weights_are_those_of_one_process[two devices]",
+            "C3/GradientAveraging/test_weights_match_training_in_one_process[two devices]",
         ),
     ],
 )

@@ -172,7 +172,7 @@ def test_a_file_that_is_not_a_wheel_says_so(tmp_path: Path) -> None:
     (tmp_path / "device.whl").symlink_to("/dev/zero")
 
     for name in ("acme.whl", "pipe.whl", "device.whl", "."):
-        with pytest.raises(WheelError, match=r"' is not a wheel: .*Fix: give the path of a .whl"):
+        with pytest.raises(WheelError, match=r"' is not a wheel: .*Fix: give a .whl"):
             Wheel(tmp_path / name)
 
 
@@ -199,7 +199,7 @@ def test_a_file_that_cannot_be_read_ends_the_comparison(tmp_path: Path, change: 
 
     assert str(refusal.value).startswith(f"{path.name}: 'torch_acme/__init__.py' cannot be read: ")
     assert said in str(refusal.value)
-    assert str(refusal.value).endswith(". Fix: download it again")
+    assert str(refusal.value).endswith(". Fix: download again")
 
 
 def test_a_wheel_is_read_up_to_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

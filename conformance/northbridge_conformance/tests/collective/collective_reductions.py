@@ -199,13 +199,13 @@ class CollectiveReductions(Ranks):
 
     @shows("sum_all_reduce")
     @pytest.mark.parametrize("dtype", DTYPES)
-    def test_a_sum(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+    def test_all_reduce_sum_is_exact(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
         if not (may_reject(claimed, dtype) and rejections(ranks, f"sum of {dtype}")):
             assert results_of(ranks, f"sum of {dtype}") == [expected("sum", dtype, devices)] * devices
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("word", [word for word in WORDS if word != "sum"])
-    def test_a_reduction(
+    def test_all_reduce_is_exact_or_raises(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
     ) -> None:
         name, missing = f"{word} of {dtype}", northbridge.load(backend).collective.missing_reductions
@@ -217,21 +217,21 @@ class CollectiveReductions(Ranks):
             assert results_of(ranks, name) == [expected(word, dtype, devices)] * devices
 
     @pytest.mark.parametrize("dtype", ["int64", "int32"])
-    def test_a_mean_of_whole_numbers_is_cut_towards_zero(self, ranks: Facts, devices: int, dtype: str) -> None:
+    def test_integer_mean_truncates_towards_zero(self, ranks: Facts, devices: int, dtype: str) -> None:
         means = reduced("mean", NEGATIVE[:devices], whole=True)
 
         assert results_of(ranks, f"mean of negative {dtype}") == [means] * devices
 
     @shows("sum_all_reduce")
     @pytest.mark.parametrize("dtype", DIGITS)
-    def test_a_sum_that_uses_every_digit_of_its_dtype_loses_none(
+    def test_sum_keeps_the_full_precision_of_the_dtype(
         self, ranks: Facts, devices: int, claimed: Claims, dtype: str
     ) -> None:
         self.check_digits(ranks, devices, claimed, "sum", dtype)
 
     @pytest.mark.parametrize("dtype", DIGITS)
     @pytest.mark.parametrize("word", ["min", "max"])
-    def test_extremes_have_every_digit_of_their_dtype(
+    def test_min_and_max_keep_the_full_precision_of_the_dtype(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
     ) -> None:
         if word not in northbridge.load(backend).collective.missing_reductions:
@@ -247,7 +247,7 @@ class CollectiveReductions(Ranks):
             assert results_of(ranks, name) == [exact] * devices
 
     @pytest.mark.parametrize("dtype", FLOATS)
-    def test_an_average_of_the_librarys_own_is_one_where_it_has_one(
+    def test_average_by_the_library_is_exact_or_raises(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, dtype: str
     ) -> None:
         name, averages = f"average of {dtype}", northbridge.load(backend).collective.averages
@@ -260,16 +260,14 @@ class CollectiveReductions(Ranks):
         ("word", "exact"),
         [("min", [False, True, False]), ("max", [True, True, False]), ("sum", [True, True, False])],
     )
-    def test_bools_are_reduced_to_all_and_to_any(
-        self, ranks: Facts, devices: int, word: str, exact: list[bool]
-    ) -> None:
+    def test_bool_reductions_are_all_and_any(self, ranks: Facts, devices: int, word: str, exact: list[bool]) -> None:
         assert results_of(ranks, f"{word} of bool") == [exact] * devices
 
-    def test_the_mean_of_bools_is_refused(self, ranks: Facts) -> None:
+    def test_mean_of_bool_raises(self, ranks: Facts) -> None:
         assert all("bool has no mean" in error for error in rejections(ranks, "mean of bool") or [""])
 
     @shows("sum_all_reduce")
-    def test_a_sum_of_large_whole_numbers_is_exact(self, ranks: Facts, devices: int) -> None:
+    def test_sum_of_large_integers_is_exact(self, ranks: Facts, devices: int) -> None:
         total = devices * ranks[0]["large"] + sum(range(devices))
 
         assert results_of(ranks, "sum of large numbers") == [[total]] * devices
@@ -280,7 +278,7 @@ class CollectiveReductions(Ranks):
         assert results_of(ranks, "each counted") == [[sum(4**rank for rank in range(devices))] * 5] * devices
 
     @pytest.mark.parametrize("form", ["transposed", "a part"])
-    def test_what_does_not_lie_in_one_piece_is_reduced_or_refused(self, ranks: Facts, devices: int, form: str) -> None:
+    def test_non_contiguous_all_reduce_is_exact_or_raises(self, ranks: Facts, devices: int, form: str) -> None:
         weight = sum(range(1, devices + 1))
         exact = {
             "transposed": [[0, 3 * weight], [weight, 4 * weight], [2 * weight, 5 * weight]],
@@ -290,12 +288,12 @@ class CollectiveReductions(Ranks):
         assert rejections(ranks, form) or results_of(ranks, form) == [exact] * devices
 
     @shows("sum_all_reduce")
-    def test_a_sum_of_what_stands_behind_others_leaves_those_alone(self, ranks: Facts, devices: int) -> None:
+    def test_all_reduce_of_a_slice_leaves_the_rest_unchanged(self, ranks: Facts, devices: int) -> None:
         assert results_of(ranks, "behind others") == [[1, 1, 1, devices, devices, devices]] * devices
 
     @pytest.mark.parametrize("dtype", FLOATS)
     @pytest.mark.parametrize("word", ["sum", "mean"])
-    def test_a_nan_on_one_rank_is_a_nan_on_every_rank(
+    def test_nan_and_infinity_of_one_rank_reach_all_ranks(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
     ) -> None:
         name = f"{word} of no numbers, {dtype}"
@@ -303,16 +301,18 @@ class CollectiveReductions(Ranks):
         if not ((word in missing or may_reject(claimed, dtype)) and rejections(ranks, name)):
             assert results_of(ranks, name) == [[True, True]] * devices
 
-    def test_no_numbers_and_one_without_a_dimension(self, ranks: Facts, devices: int) -> None:
+    def test_all_reduce_of_empty_and_scalar_tensors(self, ranks: Facts, devices: int) -> None:
         assert results_of(ranks, "nothing") == [[]] * devices
         assert results_of(ranks, "a number") == [sum(range(1, devices + 1))] * devices
 
     @shows("sum_all_reduce")
-    def test_a_sum_of_millions_of_numbers(self, ranks: Facts, devices: int) -> None:
+    def test_all_reduce_of_millions_of_elements(self, ranks: Facts, devices: int) -> None:
         assert results_of(ranks, "many") == [[0, 0]] * devices
 
     @pytest.mark.parametrize("dtype", FLOATS)
-    def test_a_sum_of_a_million_numbers_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+    def test_all_reduce_of_a_large_tensor_in_the_dtype(
+        self, ranks: Facts, devices: int, claimed: Claims, dtype: str
+    ) -> None:
         if not (may_reject(claimed, dtype) and rejections(ranks, f"many of {dtype}")):
             assert results_of(ranks, f"many of {dtype}") == [[0, 0]] * devices
 

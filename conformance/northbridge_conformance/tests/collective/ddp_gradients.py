@@ -176,7 +176,7 @@ class GradientAveraging(Ranks):
     step = "train_with_ddp"
 
     @shows("ddp_averaging")
-    def test_weights_are_those_of_one_process(self, backend: str, ranks: Facts, devices: int) -> None:
+    def test_weights_match_training_in_one_process(self, backend: str, ranks: Facts, devices: int) -> None:
         whole = weights_alone(devices, range(devices))
 
         for found in results_of(ranks, "weights"):
@@ -184,7 +184,9 @@ class GradientAveraging(Ranks):
 
     @shows("ddp_averaging")
     @pytest.mark.parametrize("fault", ["no average", "a sum", "the average of twice as many", "the last rank left out"])
-    def test_the_weights_are_not_those_of(self, backend: str, ranks: Facts, devices: int, fault: str) -> None:
+    def test_weights_differ_from_those_of_a_wrong_average(
+        self, backend: str, ranks: Facts, devices: int, fault: str
+    ) -> None:
         among, factor = {
             "no average": (range(1), 1.0),
             "a sum": (range(devices), float(devices)),
@@ -198,15 +200,13 @@ class GradientAveraging(Ranks):
             assert max(distances) > max(100 * _TOLERANCE, 3 * tolerance(backend, _TOLERANCE))
 
     @shows("ddp_averaging")
-    def test_the_ranks_have_the_same_weights_to_the_bit(self, ranks: Facts, devices: int) -> None:
+    def test_ranks_have_bitwise_equal_weights(self, ranks: Facts, devices: int) -> None:
         found = results_of(ranks, "weights")
 
         assert found == found[:1] * devices
 
     @shows("ddp_averaging")
-    def test_a_model_in_bfloat16_learns_the_same_on_all_ranks(
-        self, ranks: Facts, devices: int, claimed: Claims
-    ) -> None:
+    def test_bfloat16_model_has_equal_weights_on_all_ranks(self, ranks: Facts, devices: int, claimed: Claims) -> None:
         if may_reject(claimed, "bfloat16") and rejections(ranks, "weights of bfloat16"):
             return
         found = results_of(ranks, "weights of bfloat16")
@@ -214,18 +214,18 @@ class GradientAveraging(Ranks):
         assert found == found[:1] * devices
 
     @shows("ddp_averaging")
-    def test_the_ranks_begin_with_the_weights_of_the_first(self, ranks: Facts, devices: int) -> None:
+    def test_all_ranks_start_with_equal_weights(self, ranks: Facts, devices: int) -> None:
         found = results_of(ranks, "first weights")
 
         assert found == found[:1] * devices
 
     @shows("ddp_averaging")
-    def test_a_weight_that_some_ranks_do_not_use_is_one_on_all(self, ranks: Facts, devices: int) -> None:
+    def test_parameters_unused_on_some_ranks_are_averaged(self, ranks: Facts, devices: int) -> None:
         weights = [-sum(range(first, devices + 1, 2)) / devices for first in (1, 2)]
 
         assert results_of(ranks, "weights of branches") == [weights] * devices
 
-    def test_a_communication_hook_sends_float16(self, ranks: Facts, devices: int, claimed: Claims) -> None:
+    def test_communication_hook_compresses_to_float16(self, ranks: Facts, devices: int, claimed: Claims) -> None:
         if may_reject(claimed, "float16") and rejections(ranks, "compressed gradient"):
             return
         given = GRADIENTS[:devices]
@@ -236,7 +236,7 @@ class GradientAveraging(Ranks):
         assert expected != pytest.approx(sum(given) / devices, abs=1e-6)  # the value without compression
 
     @shows("ddp_averaging")
-    def test_join_lets_ranks_have_unequal_numbers_of_batches(self, ranks: Facts, devices: int) -> None:
+    def test_join_handles_uneven_numbers_of_batches(self, ranks: Facts, devices: int) -> None:
         # Rank r has the batches 1 to 2 + 2r; each gradient is divided by the number of ranks, finished ones too.
         gradients = [sum(range(1, 3 + 2 * rank)) / devices for rank in range(devices)]
 

@@ -104,7 +104,7 @@ EXCHANGES: Mapping[str, Callable[[Rank], Any]] = MappingProxyType(
 """Calls that a library may lack; they then raise."""
 
 
-class Exchanges(Ranks):
+class OptionalCollectives(Ranks):
     """Scattered and all-to-all parts, point-to-point tensors and non-contiguous tensors arrive, or the call raises."""
 
     advice = (
@@ -114,7 +114,7 @@ class Exchanges(Ranks):
     step = "exchange"
 
     @pytest.mark.parametrize("way", EXCHANGES)
-    def test_an_optional_call_is_right_or_refused_on_every_rank(self, ranks: Facts, devices: int, way: str) -> None:
+    def test_optional_collective_is_right_or_all_ranks_raise(self, ranks: Facts, devices: int, way: str) -> None:
         given = [numbers_of(rank) for rank in range(devices)]
         right: dict[str, list[Any]] = {
             "gathered by rank 1": [given if rank == 1 else [] for rank in range(devices)],

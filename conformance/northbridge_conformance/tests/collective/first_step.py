@@ -200,19 +200,19 @@ class FirstStep(Ranks):
         return dict(found)
 
     @shows("ddp_averaging", "{dtype}")
-    def test_gradients_are_those_of_one_device(
+    def test_gradients_match_one_device(
         self, steps: list[dict[str, Any]], alone: dict[str, Any], record_property: Callable[[str, object], None]
     ) -> None:
         _check(record_property, _compare(steps, alone, "gradients"))
 
     @shows("ddp_averaging", "{dtype}")
-    def test_updates_are_those_of_one_device(
+    def test_updates_match_one_device(
         self, steps: list[dict[str, Any]], alone: dict[str, Any], record_property: Callable[[str, object], None]
     ) -> None:
         _check(record_property, _compare(steps, alone, "updates"))
 
     @shows("ddp_averaging", "{dtype}")
-    def test_norm_before_clipping_is_one_devices(
+    def test_gradient_norm_matches_one_device(
         self, steps: list[dict[str, Any]], alone: dict[str, Any], record_property: Callable[[str, object], None]
     ) -> None:
         right, other = alone["reference"], alone["gate"]
@@ -225,7 +225,7 @@ class FirstStep(Ranks):
         _check(record_property, [figure])
 
     @shows("ddp_averaging", "{dtype}")
-    def test_gradients_are_near_those_in_float64(
+    def test_gradients_are_close_to_float64(
         self,
         steps: list[dict[str, Any]],
         alone: dict[str, Any],
@@ -247,7 +247,7 @@ class FirstStep(Ranks):
         _check(record_property, figures)
 
     @shows("ddp_averaging", "{dtype}")
-    def test_ranks_have_the_same_weights_to_the_bit(self, steps: list[dict[str, Any]]) -> None:
+    def test_ranks_have_bitwise_equal_weights(self, steps: list[dict[str, Any]]) -> None:
         assert len({each["weights"] for each in steps}) == 1
 
     @shows("ddp_averaging", "{dtype}")
@@ -260,7 +260,7 @@ class FirstStep(Ranks):
 
     @shows("ddp_averaging", "{dtype}")
     @pytest.mark.parametrize("fault", FAULTS)
-    def test_bound_tells_right_gradients_from(
+    def test_bound_excludes_wrong_gradients(
         self, steps: list[dict[str, Any]], alone: dict[str, Any], fault: str
     ) -> None:
         right = alone["reference"]

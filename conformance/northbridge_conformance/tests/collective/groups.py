@@ -139,36 +139,36 @@ class GroupsTests(Ranks):
             assert [each[fact] for each in found] == [right([4**rank for rank in members])] * len(members), group
 
     @shows("sum_all_reduce")
-    def test_a_sum_is_that_of_the_group(self, ranks: Facts, devices: int) -> None:
+    def test_all_reduce_sums_over_the_group(self, ranks: Facts, devices: int) -> None:
         self.check(ranks, devices, "sum", sum)
 
-    def test_a_mean_is_divided_by_the_ranks_of_the_group(self, ranks: Facts, devices: int) -> None:
+    def test_mean_divides_by_the_group_size(self, ranks: Facts, devices: int) -> None:
         self.check(ranks, devices, "mean", lambda given: pytest.approx(sum(given) / len(given), rel=1e-6))
 
     @shows("broadcast")
-    def test_a_broadcast_reaches_the_group_from_its_last_rank(self, ranks: Facts, devices: int) -> None:
+    def test_broadcast_from_the_last_rank_of_the_group(self, ranks: Facts, devices: int) -> None:
         self.check(ranks, devices, "sent", max)
 
     @shows("all_gather")
-    def test_a_gather_has_the_ranks_of_the_group_in_their_order(self, ranks: Facts, devices: int) -> None:
+    def test_all_gather_has_the_ranks_of_the_group_in_order(self, ranks: Facts, devices: int) -> None:
         self.check(ranks, devices, "gathered", list)
 
-    def test_a_sum_reaches_the_last_rank_of_the_group(self, ranks: Facts, devices: int) -> None:
+    def test_reduce_to_the_last_rank_of_the_group(self, ranks: Facts, devices: int) -> None:
         for group, members, found in groups_of(ranks, devices):
             assert found[-1]["reduced"] == sum(4**rank for rank in members), group
 
-    def test_a_sum_that_is_scattered_is_that_of_the_group(self, ranks: Facts, devices: int) -> None:
+    def test_reduce_scatter_sums_over_the_group(self, ranks: Facts, devices: int) -> None:
         for group, members, found in groups_of(ranks, devices):
             total = sum(4**rank for rank in members)
             right = [total * (place + 1) for place in range(len(members))]
             assert [each["share"] for each in found] == right, group
 
     @shows("barrier")
-    def test_no_rank_passes_a_barrier_before_the_last(self, ranks: Facts, devices: int) -> None:
+    def test_barrier_waits_for_the_last_rank_of_the_group(self, ranks: Facts, devices: int) -> None:
         for group, _, found in groups_of(ranks, devices):
             assert min(each["went"] for each in found) >= found[-1]["came"], group
 
-    def test_each_rank_has_its_number_in_the_group(self, ranks: Facts, devices: int) -> None:
+    def test_get_rank_is_the_rank_in_the_group(self, ranks: Facts, devices: int) -> None:
         for group, members, found in groups_of(ranks, devices):
             assert [each["number"] for each in found] == list(range(len(members))), group
 
@@ -180,7 +180,7 @@ def groups_of(ranks: Facts, devices: int) -> Iterator[tuple[str, list[int], list
             yield f"{name}: {members}", members, results_of([ranks[rank] for rank in members], name)
 
 
-class FollowingGroups(Suite):
+class RepeatedGroups(Suite):
     """After two ranks end their process group, they can meet in another one, any number of times."""
 
     advice = (
@@ -197,14 +197,14 @@ class FollowingGroups(Suite):
         return run(Scenario(backend, "", (reference(meet_again),), 2, launch="ranks"), environ).ranks("meet_again")
 
     @shows("sum_all_reduce")
-    def test_each_sum_is_that_of_both_ranks(self, ranks: Facts) -> None:
+    def test_each_group_sums_over_both_ranks(self, ranks: Facts) -> None:
         assert [[group["sum"] for group in each["groups"]] for each in ranks] == [[11.0] * FOLLOWING] * 2
 
     @shows("barrier")
-    def test_nobody_passes_a_barrier_before_the_other_rank_has_come(self, ranks: Facts) -> None:
+    def test_barrier_waits_for_the_other_rank(self, ranks: Facts) -> None:
         for first, last in zip(*(each["groups"] for each in ranks), strict=True):
             assert min(first["went"], last["went"]) >= last["came"]
 
     @shows("sum_all_reduce")
-    def test_the_last_of_many_groups_sums(self, ranks: Facts) -> None:
+    def test_the_last_of_many_groups_still_works(self, ranks: Facts) -> None:
         assert results_of(ranks, "many") == [[2.0, 2.0]] * 2

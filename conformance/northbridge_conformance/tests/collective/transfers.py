@@ -267,7 +267,7 @@ class Transfers(Ranks):
 
     @shows("all_gather")
     @pytest.mark.parametrize("dtype", LOSSLESS)
-    def test_all_gather_loses_no_digit_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+    def test_all_gather_is_lossless(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
         right: Any = [last_digit(dtype, rank, ranks[0]["large"]) for rank in range(devices)]
 
         if not (may_reject(claimed, dtype) and rejections(ranks, f"digits gathered {dtype}")):
@@ -275,43 +275,43 @@ class Transfers(Ranks):
 
     @shows("broadcast")
     @pytest.mark.parametrize("dtype", LOSSLESS)
-    def test_broadcast_loses_no_digit_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+    def test_broadcast_is_lossless(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
         right: Any = last_digit(dtype, 0, ranks[0]["large"])
 
         if not (may_reject(claimed, dtype) and rejections(ranks, f"digits broadcast {dtype}")):
             assert results_of(ranks, f"digits broadcast {dtype}") == [as_held(right, dtype, claimed)] * devices
 
     @shows("broadcast")
-    def test_many_numbers_are_broadcast(self, ranks: Facts, devices: int) -> None:
+    def test_broadcast_of_a_large_tensor(self, ranks: Facts, devices: int) -> None:
         assert results_of(ranks, "many broadcast") == [[0, 0]] * devices
 
     @shows("all_gather")
-    def test_many_numbers_are_gathered(self, ranks: Facts, devices: int) -> None:
+    def test_all_gather_of_a_large_tensor(self, ranks: Facts, devices: int) -> None:
         assert results_of(ranks, "many gathered") == [[0, 0]] * devices
 
     @shows("broadcast")
-    def test_a_broadcast_of_a_part_leaves_the_rest_alone(self, ranks: Facts, devices: int) -> None:
+    def test_broadcast_of_a_slice_leaves_the_rest_unchanged(self, ranks: Facts, devices: int) -> None:
         assert results_of(ranks, "broadcast behind others") == [[-1, -1, -1, *numbers_of(0)]] * devices
 
     @shows("all_gather")
-    def test_what_stands_behind_others_is_gathered_behind_others(self, ranks: Facts, devices: int) -> None:
+    def test_all_gather_into_a_slice_leaves_the_rest_unchanged(self, ranks: Facts, devices: int) -> None:
         given = [number for rank in range(devices) for number in numbers_of(rank)]
 
         assert results_of(ranks, "gathered behind others") == [[-1, -1, -1, *given]] * devices
 
     @shows("all_gather")
-    def test_what_was_gathered_stays_when_more_is_gathered(self, ranks: Facts, devices: int) -> None:
+    def test_second_all_gather_keeps_the_first_result(self, ranks: Facts, devices: int) -> None:
         given = [numbers_of(rank) for rank in range(devices)]
 
         assert results_of(ranks, "gathered before") == [given] * devices
 
     @shows("broadcast")
-    def test_a_broadcast_of_empty_and_scalar_tensors(self, ranks: Facts, devices: int) -> None:
+    def test_broadcast_of_empty_and_scalar_tensors(self, ranks: Facts, devices: int) -> None:
         assert results_of(ranks, "nothing broadcast") == [[]] * devices
         assert results_of(ranks, "a number broadcast") == [devices] * devices
 
     @shows("all_gather")
-    def test_no_numbers_and_one_without_a_dimension_are_gathered(self, ranks: Facts, devices: int) -> None:
+    def test_all_gather_of_empty_and_scalar_tensors(self, ranks: Facts, devices: int) -> None:
         assert results_of(ranks, "nothing gathered") == [[[]] * devices] * devices
         assert results_of(ranks, "a number gathered") == [list(range(1, devices + 1))] * devices
 
@@ -334,18 +334,20 @@ class Transfers(Ranks):
         shares = [[2 * rank * weight, (2 * rank + 1) * weight] for rank in range(devices)]
         assert results_of(ranks, "scattered sums") == shares
 
-    def test_a_scattered_average_is_right_if_there_is_one(self, backend: str, ranks: Facts, devices: int) -> None:
+    def test_reduce_scatter_average_is_exact_or_raises(self, backend: str, ranks: Facts, devices: int) -> None:
         weight = sum(range(1, devices + 1))
 
         if northbridge.load(backend).collective.averages or not rejections(ranks, "scattered averages"):
             shares = [[2 * rank * weight, (2 * rank + 1) * weight] for rank in range(devices)]
             assert results_of(ranks, "scattered averages") == shares
 
-    def test_reduce_scatter_of_many_numbers(self, ranks: Facts, devices: int) -> None:
+    def test_reduce_scatter_of_a_large_tensor(self, ranks: Facts, devices: int) -> None:
         assert results_of(ranks, "many scattered") == [[0, 0]] * devices
 
     @pytest.mark.parametrize("dtype", FLOATS)
-    def test_reduce_scatter_loses_no_digit_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+    def test_reduce_scatter_keeps_the_full_precision_of_the_dtype(
+        self, ranks: Facts, devices: int, claimed: Claims, dtype: str
+    ) -> None:
         given = [digits(dtype, rank) for rank in range(devices)]
         sums: Any = [sum(column) for column in zip(*given, strict=True)]
         size = len(sums) // devices

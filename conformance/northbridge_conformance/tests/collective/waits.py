@@ -232,13 +232,13 @@ class Waits(Ranks):
 
     @shows("barrier")
     @pytest.mark.parametrize("late", [0, -1], ids=["the first", "the last"])
-    def test_nobody_passes_a_barrier_before_a_late_rank_has_come(self, ranks: Facts, devices: int, late: int) -> None:
+    def test_barrier_waits_for_a_late_rank(self, ranks: Facts, devices: int, late: int) -> None:
         found = results_of(ranks, f"barrier, rank {late % devices} late")
 
         assert min(each["went"] for each in found) >= found[late]["came"]
 
     @shows("barrier")
-    def test_nobody_is_kept_at_a_barrier_when_all_have_come(self, ranks: Facts, devices: int) -> None:
+    def test_barrier_returns_once_all_ranks_have_arrived(self, ranks: Facts, devices: int) -> None:
         for late in (0, devices - 1):
             found = results_of(ranks, f"barrier, rank {late} late")
             assert max(each["went"] for each in found) < max(each["came"] for each in found) + PATIENCE_S
@@ -253,7 +253,7 @@ class Waits(Ranks):
             ("torch's all_gather", "all_gather"),
         ],
     )
-    def test_what_is_read_at_once_is_there_though_a_rank_comes_late(
+    def test_immediate_read_waits_for_a_late_rank(
         self, ranks: Facts, devices: int, collective: str, claim: str
     ) -> None:
         twice = [2 * (rank + 1) for rank in range(devices)]
@@ -262,7 +262,7 @@ class Waits(Ranks):
         assert results_of(ranks, f"{collective}, read at once") == [right[claim]] * devices
 
     @shows("sum_all_reduce")
-    def test_nothing_is_called_done_before_the_last_rank_has_come(self, ranks: Facts, devices: int) -> None:
+    def test_is_completed_is_false_before_the_last_rank_calls(self, ranks: Facts, devices: int) -> None:
         found = results_of(ranks, "asked before it is there")
 
         # A delayed rank that asks after the last one has come proves nothing.
@@ -270,20 +270,20 @@ class Waits(Ranks):
         assert [(each["sum"], each["afterwards"]) for each in found] == [(devices, True)] * devices
 
     @shows("sum_all_reduce")
-    def test_asynchronous_collectives_own_dropped_temporaries(self, ranks: Facts, devices: int) -> None:
+    def test_async_collectives_keep_dropped_tensors_alive(self, ranks: Facts, devices: int) -> None:
         sums = [[sum(number + rank for rank in range(devices))] * 3 for number in range(PENDING)]
 
         assert results_of(ranks, "temporaries") == [sums] * devices
 
     @shows("sum_all_reduce", "broadcast")
-    def test_many_under_way_are_waited_for_in_any_order(self, ranks: Facts, devices: int) -> None:
+    def test_async_collectives_can_be_waited_for_in_any_order(self, ranks: Facts, devices: int) -> None:
         sums = [sum(number + rank for rank in range(devices)) for number in range(PENDING)]
         right = [number if number % 2 else total for number, total in enumerate(sums)]
 
         assert results_of(ranks, "waited for in turn") == [right] * devices
 
     @shows("sum_all_reduce")
-    def test_what_is_computed_between_two_is_seen_by_the_second(self, ranks: Facts, devices: int) -> None:
+    def test_collective_sees_the_computation_before_it(self, ranks: Facts, devices: int) -> None:
         course = [1]
         for _ in range(CHAIN):
             course.append(course[-1] * devices + 1)
@@ -308,12 +308,12 @@ class MissingRank(Ranks):
         return run(Scenario(backend, "", (reference(miss_rank),), devices, launch="ranks"), environ).ranks(self.step)
 
     @pytest.mark.parametrize("call", ["all_reduce", "barrier"])
-    def test_the_others_end_with_an_error_within_the_limit(self, ranks: Facts, call: str) -> None:
+    def test_other_ranks_raise_within_the_timeout(self, ranks: Facts, call: str) -> None:
         for found in (each[call] for each in ranks[:-1]):
             assert found["error"], f"it ended after {found['seconds']:.1f} s, and said nothing"
             assert found["seconds"] < BOUND_S
 
-    def test_the_rank_that_never_came_is_named(self, ranks: Facts, devices: int) -> None:
+    def test_flight_recorder_names_the_missing_rank(self, ranks: Facts, devices: int) -> None:
         missing = devices - 1
 
         blamed = [each for each in ranks[-1]["found"] if each["kind"] == "not called"]

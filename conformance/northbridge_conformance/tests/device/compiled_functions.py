@@ -43,7 +43,7 @@ class CompiledFunctions(OneDevice):
             yield name
             torch.compiler.reset()
 
-    def test_loss_and_gradients_are_those_without_it(self, device: torch.device, named: str) -> None:
+    def test_compiled_loss_and_gradients_match_the_plain_model(self, device: torch.device, named: str) -> None:
         net = _net().to(device)
         given = torch.linspace(-1, 1, 12, device=device).view(3, 4)
 
@@ -52,7 +52,7 @@ class CompiledFunctions(OneDevice):
 
         assert all(torch.allclose(one, other, rtol=1e-5, atol=1e-6) for one, other in zip(plain, compiled, strict=True))
 
-    def test_four_sizes_of_a_batch_are_two_graphs(self, device: torch.device, named: str) -> None:
+    def test_four_batch_sizes_compile_two_graphs(self, device: torch.device, named: str) -> None:
         compiled: Any = torch.compile(nn.Linear(4, 2).to(device), backend=named)
         _graphs()
 
@@ -75,7 +75,7 @@ class CompiledFunctions(OneDevice):
         assert _graphs() == 1
         assert all(torch.allclose(one, other, rtol=1e-5, atol=1e-6) for one, other in zip(plain, compiled, strict=True))
 
-    def test_an_unknown_option_is_told(self, backend: str, named: str) -> None:
+    def test_unknown_compile_option_raises(self, backend: str, named: str) -> None:
         chip = northbridge.get(backend)
         if not chip.acceleration.compile_options():
             return  # the options are the backend's own matter
@@ -130,7 +130,7 @@ class Compilations(OneDevice):
     )
 
     @shows("recompilation")
-    def test_a_count_grows_with_new_shapes_alone(self, backend: str, device: torch.device) -> None:
+    def test_compile_count_grows_only_with_new_shapes(self, backend: str, device: torch.device) -> None:
         reject_without(backend, "recompilation")
         chip = northbridge.get(backend)
 

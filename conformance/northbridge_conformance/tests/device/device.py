@@ -22,7 +22,7 @@ class DeviceTests(OneDevice):
     )
 
     @pytest.mark.parametrize("dtype", DTYPES)
-    def test_a_tensor_comes_back_to_the_bit(self, device: torch.device, dtype: str) -> None:
+    def test_copy_to_the_device_and_back_is_exact(self, device: torch.device, dtype: str) -> None:
         numbers = torch.arange(-8, 8).view(4, 4).to(getattr(torch, dtype))
 
         there = numbers.to(device)
@@ -32,7 +32,7 @@ class DeviceTests(OneDevice):
         assert torch.equal(there.cpu(), numbers)
         assert torch.equal((there | there).cpu(), numbers)
 
-    def test_floats_that_are_not_numbers_come_back_to_the_bit(self, device: torch.device) -> None:
+    def test_copy_keeps_the_bits_of_nan_and_infinity(self, device: torch.device) -> None:
         words = torch.tensor([0x7F800000, -0x800000, 0x7FC00000, 0x7FC00123, -0x80000000, 1], dtype=torch.int32)
 
         there = words.view(torch.float32).to(device)
@@ -40,7 +40,7 @@ class DeviceTests(OneDevice):
         assert torch.equal(there.view(torch.int32).cpu(), words)
         assert torch.equal(there.cpu().view(torch.int32), words)
 
-    def test_infinity_and_nan_stay_what_they_are(self, device: torch.device) -> None:
+    def test_infinity_and_nan_propagate(self, device: torch.device) -> None:
         numbers = torch.tensor([float("inf"), -float("inf"), float("nan"), 1.0], device=device)
 
         assert (numbers + 1).isinf().tolist() == [True, True, False, False]
@@ -59,7 +59,7 @@ class DeviceTests(OneDevice):
         assert torch.cat([nothing, torch.ones(1, 3, device=device)]).tolist() == [[1, 1, 1]]
         assert nothing.cpu().to(device).shape == (0, 3)
 
-    def test_tensors_without_dimensions(self, device: torch.device) -> None:
+    def test_scalar_tensors(self, device: torch.device) -> None:
         number = torch.tensor(2.5, device=device)
 
         assert number.item() == 2.5
@@ -67,7 +67,7 @@ class DeviceTests(OneDevice):
         assert (number + torch.ones(2, device=device)).tolist() == [3.5, 3.5]
         assert float(number.expand(3).sum()) == 7.5
 
-    def test_a_number_of_the_cpu_joins_in(self, device: torch.device) -> None:
+    def test_cpu_scalar_mixes_with_a_device_tensor(self, device: torch.device) -> None:
         found = torch.ones(2, device=device) + torch.tensor(2.0)
 
         assert found.device == device
@@ -81,7 +81,7 @@ class DeviceTests(OneDevice):
 
         assert numbers.tolist() == [9, 9, 2, 3, -1, -1]
 
-    def test_an_operation_in_place_changes_the_tensor(self, device: torch.device) -> None:
+    def test_in_place_operations_change_the_tensor(self, device: torch.device) -> None:
         numbers = torch.ones(3, device=device)
 
         assert numbers.add_(1).mul_(3) is numbers
@@ -89,7 +89,7 @@ class DeviceTests(OneDevice):
 
         assert numbers.tolist() == [6, 7, 8]
 
-    def test_an_operation_writes_where_it_is_told(self, device: torch.device) -> None:
+    def test_out_argument_receives_the_result(self, device: torch.device) -> None:
         target = torch.empty(3, device=device)
         at = address_of(target)
 
@@ -98,7 +98,7 @@ class DeviceTests(OneDevice):
         assert target.tolist() == [3, 3, 3]
         assert address_of(target) == at
 
-    def test_whole_numbers_and_floats_make_floats(self, device: torch.device) -> None:
+    def test_type_promotion_of_integers_and_floats(self, device: torch.device) -> None:
         whole = torch.tensor([1, 2], dtype=torch.int32, device=device)
 
         assert (whole + 0.5).dtype == torch.float32
@@ -107,11 +107,11 @@ class DeviceTests(OneDevice):
         assert (whole > 1).dtype == torch.bool
         assert (whole * torch.ones(2, device=device)).dtype == torch.float32
 
-    def test_a_tensor_on_the_chip_is_not_an_array(self, device: torch.device) -> None:
+    def test_numpy_of_a_device_tensor_raises(self, device: torch.device) -> None:
         with pytest.raises(TypeError):
             torch.ones(1, device=device).numpy()
 
-    def test_synchronize_and_empty_cache(self, chip: northbridge.Device, device: torch.device) -> None:
+    def test_synchronize_and_empty_cache_keep_tensors(self, chip: northbridge.Device, device: torch.device) -> None:
         held = torch.ones(3, device=device) * 2
 
         chip.synchronize()
@@ -119,7 +119,7 @@ class DeviceTests(OneDevice):
 
         assert held.tolist() == [2, 2, 2]
 
-    def test_the_card_has_a_name(self, chip: northbridge.Device, device: torch.device) -> None:
+    def test_device_has_a_name(self, chip: northbridge.Device, device: torch.device) -> None:
         label = chip.label(device.index)
 
         assert label

@@ -25,7 +25,7 @@ class Dtypes(OneDevice):
 
     @pytest.mark.parametrize("dtype", FLOATS)
     @shows("{dtype}")
-    def test_sums_and_products_are_rounded_to(self, backend: str, device: torch.device, dtype: str) -> None:
+    def test_arithmetic_rounds_to_the_dtype(self, backend: str, device: torch.device, dtype: str) -> None:
         kind = getattr(torch, dtype)
         generator = torch.Generator().manual_seed(3)
         mine, yours = (torch.rand(64, generator=generator, dtype=torch.float64).add(0.5).to(kind) for _ in range(2))
@@ -46,7 +46,7 @@ class Dtypes(OneDevice):
 
     @pytest.mark.parametrize("dtype", FLOATS)
     @shows("{dtype}")
-    def test_the_last_digit_counts_and_no_digit_beyond_it(self, backend: str, device: torch.device, dtype: str) -> None:
+    def test_epsilon_is_that_of_the_dtype(self, backend: str, device: torch.device, dtype: str) -> None:
         kind = getattr(torch, dtype)
         step = torch.finfo(kind).eps
 
@@ -61,7 +61,7 @@ class Dtypes(OneDevice):
         ("dtype", "claim"), [*zip(FLOATS, ("float32_products", *FLOATS[1:]), strict=True)], ids=FLOATS
     )
     @shows("{claim}")
-    def test_a_matrix_product_keeps_the_last_digit(
+    def test_matmul_keeps_the_full_precision_of_the_dtype(
         self, backend: str, device: torch.device, dtype: str, claim: str
     ) -> None:
         kind = getattr(torch, dtype)
@@ -81,7 +81,7 @@ class Dtypes(OneDevice):
 
     @pytest.mark.parametrize("dtype", FLOATS)
     @shows("{dtype}")
-    def test_the_largest_number_is_the_largest(self, backend: str, device: torch.device, dtype: str) -> None:
+    def test_overflow_begins_beyond_the_largest_number(self, backend: str, device: torch.device, dtype: str) -> None:
         kind = getattr(torch, dtype)
         most = torch.finfo(kind).max
 
@@ -95,7 +95,7 @@ class Dtypes(OneDevice):
 
     @pytest.mark.parametrize("dtype", FLOATS)
     @shows("{dtype}")
-    def test_small_numbers_do_not_vanish_before_their_time(
+    def test_smallest_normal_number_is_not_flushed_to_zero(
         self, backend: str, device: torch.device, dtype: str
     ) -> None:
         kind = getattr(torch, dtype)
@@ -109,7 +109,7 @@ class Dtypes(OneDevice):
             assert (smallest * smallest).tolist() == [0, 0]
 
     @shows("float16")
-    def test_float16_has_numbers_below_its_normal_ones(self, backend: str, device: torch.device) -> None:
+    def test_float16_has_subnormal_numbers(self, backend: str, device: torch.device) -> None:
         least = torch.finfo(torch.float16).smallest_normal
 
         with rejected_where_denied(backend, "float16"):
@@ -121,7 +121,7 @@ class Dtypes(OneDevice):
 
     @pytest.mark.parametrize("dtype", FLOATS)
     @shows("{dtype}", "autograd")
-    def test_a_layer_trains_in(self, backend: str, device: torch.device, dtype: str) -> None:
+    def test_layer_trains_in_the_dtype(self, backend: str, device: torch.device, dtype: str) -> None:
         kind = getattr(torch, dtype)
         torch.manual_seed(0)
         layer, given = nn.Sequential(nn.Linear(7, 5), nn.Tanh(), nn.Linear(5, 3)), torch.randn(4, 7)
@@ -140,7 +140,7 @@ class Dtypes(OneDevice):
                 torch.testing.assert_close(mine.cpu(), cpus, rtol=within, atol=within)
 
     @shows("int64")
-    def test_int64_is_exact_beyond_what_floats_hold(self, backend: str, device: torch.device) -> None:
+    def test_int64_is_exact_beyond_float64_precision(self, backend: str, device: torch.device) -> None:
         with rejected_where_denied(backend, "int64"):
             large = torch.tensor([2**53, 2**62, -(2**53)], device=device)
 
@@ -150,7 +150,7 @@ class Dtypes(OneDevice):
             assert (large < large + 1).tolist() == [True] * 3
 
     @shows("int64")
-    def test_products_of_int64_are_exact_to_the_last_bit(self, backend: str, device: torch.device) -> None:
+    def test_int64_products_are_exact(self, backend: str, device: torch.device) -> None:
         with rejected_where_denied(backend, "int64"):
             factors = torch.tensor([3037000499, -3037000499, 2**31 + 1], device=device)
 
@@ -158,7 +158,7 @@ class Dtypes(OneDevice):
             assert (factors * factors // factors).tolist() == [3037000499, -3037000499, 2**31 + 1]
 
     @shows("int64")
-    def test_sums_of_int64_are_exact(self, backend: str, device: torch.device) -> None:
+    def test_int64_sums_are_exact(self, backend: str, device: torch.device) -> None:
         with rejected_where_denied(backend, "int64"):
             numbers = torch.tensor([2**60, 1, 2**53, 3], device=device)
 

@@ -74,7 +74,7 @@ class Float8(OneDevice):
 
         return run
 
-    def test_a_layer_is_as_exact_as_float8(self, layer: nn.Linear, run: Pass) -> None:
+    def test_layer_has_the_rounding_error_of_float8(self, layer: nn.Linear, run: Pass) -> None:
         errors: dict[str, float] = {}
         for size in SIZES:
             given, lost = torch.randn(32, 64) * size, torch.randn(32, 48) * size
@@ -87,7 +87,7 @@ class Float8(OneDevice):
             else:
                 pytest.fail(f"{errors} at inputs of {size:g}, relative to float64")
 
-    def test_the_largest_values_are_kept(self, layer: nn.Linear, run: Pass) -> None:
+    def test_largest_values_are_not_clipped(self, layer: nn.Linear, run: Pass) -> None:
         # Most values are near the largest: a range that ends early cuts each of them.
         given = torch.where(torch.rand(32, 64) < 0.5, -1.0, 1.0) * (1 - torch.rand(32, 64) / 8)
         lost = torch.ones(32, 48)
@@ -95,7 +95,7 @@ class Float8(OneDevice):
 
         assert any(_error(run(given, lost)["output"], wanted) < 0.06 for _ in range(STEPS))
 
-    def test_the_parameters_and_their_names_stay(self, layer: nn.Linear, converted: nn.Module) -> None:
+    def test_conversion_keeps_parameters_and_their_names(self, layer: nn.Linear, converted: nn.Module) -> None:
         before = dict(layer.named_parameters())
 
         assert [(name, id(each)) for name, each in converted.named_parameters()] == [
@@ -103,14 +103,14 @@ class Float8(OneDevice):
         ]
         assert list(converted.state_dict()) == list(before)
 
-    def test_a_checkpoint_of_a_plain_layer_opens(self, layer: nn.Linear, converted: nn.Module) -> None:
+    def test_state_dict_of_a_plain_layer_loads(self, layer: nn.Linear, converted: nn.Module) -> None:
         other = nn.Linear(64, 48)
 
         converted.load_state_dict(other.state_dict())
 
         assert torch.equal(layer.weight, other.weight)
 
-    def test_outputs_are_bfloat16_and_weights_stay_float32(self, run: Pass) -> None:
+    def test_outputs_are_bfloat16_and_weight_gradients_float32(self, run: Pass) -> None:
         found = run(torch.randn(32, 64), torch.randn(32, 48))
 
         assert found["output"].dtype == torch.bfloat16
@@ -158,7 +158,7 @@ class QuantizedLayers(OneDevice):
         return quantizer
 
     @pytest.mark.parametrize("size", QUANTIZED_SIZES)
-    def test_a_quantized_layer_is_as_exact_as_float8(
+    def test_quantized_layer_has_the_rounding_error_of_float8(
         self, quantizer: northbridge.Float8Quantizer, device: torch.device, tmp_path: Path, size: float
     ) -> None:
         torch.manual_seed(8)

@@ -38,7 +38,7 @@ class Gradients(OneDevice):
         " register it. Where one operation alone has a wrong gradient, its backward is a kernel of your torch plugin."
     )
 
-    def test_gradients_are_where_their_tensors_are(self, device: torch.device) -> None:
+    def test_gradients_are_on_the_device_of_their_tensors(self, device: torch.device) -> None:
         given = torch.tensor([1.0, 2.0], device=device, requires_grad=True)
 
         torch.autograd.backward(given.pow(3).sum())
@@ -47,7 +47,7 @@ class Gradients(OneDevice):
         assert gradient_of(given).dtype == torch.float32
         assert gradient_of(given).tolist() == [3, 12]
 
-    def test_gradients_add_up(self, device: torch.device) -> None:
+    def test_gradients_accumulate(self, device: torch.device) -> None:
         given = torch.tensor([1.0, 2.0], device=device, requires_grad=True)
 
         torch.autograd.backward((given * 3).sum())
@@ -55,7 +55,7 @@ class Gradients(OneDevice):
 
         assert gradient_of(given).tolist() == [5, 7]
 
-    def test_a_tensor_that_is_used_twice_gets_both_gradients(self, device: torch.device) -> None:
+    def test_tensor_used_twice_gets_both_gradients(self, device: torch.device) -> None:
         given = torch.tensor([2.0], device=device, requires_grad=True)
         half = given * 0.5
 
@@ -63,7 +63,7 @@ class Gradients(OneDevice):
 
         assert gradient_of(given).item() == 2.5
 
-    def test_a_gradient_has_a_gradient(self, device: torch.device) -> None:
+    def test_second_order_gradient(self, device: torch.device) -> None:
         given = torch.tensor([2.0], device=device, requires_grad=True)
 
         (slope,) = torch.autograd.grad(given.pow(3), given, create_graph=True)
@@ -72,7 +72,7 @@ class Gradients(OneDevice):
         assert slope.item() == 12
         assert curve.item() == 12
 
-    def test_a_gradient_crosses_from_the_chip_to_the_host(self, device: torch.device) -> None:
+    def test_gradient_flows_from_the_device_to_the_cpu(self, device: torch.device) -> None:
         given = torch.tensor([1.0, 2.0], requires_grad=True)
 
         torch.autograd.backward(((given.to(device) * 3).cpu() * torch.tensor([1.0, 10.0])).sum())
@@ -80,7 +80,7 @@ class Gradients(OneDevice):
         assert gradient_of(given).device.type == "cpu"
         assert gradient_of(given).tolist() == [3, 30]
 
-    def test_nothing_is_kept_where_no_gradient_is_wanted(self, device: torch.device) -> None:
+    def test_no_grad_and_detach_disable_gradients(self, device: torch.device) -> None:
         given = torch.ones(2, device=device, requires_grad=True)
 
         with torch.no_grad():
@@ -88,7 +88,7 @@ class Gradients(OneDevice):
         assert not (given * 2).detach().requires_grad
         assert (given * 2).requires_grad
 
-    def test_an_operation_of_ones_own(self, device: torch.device) -> None:
+    def test_custom_autograd_function(self, device: torch.device) -> None:
         given = torch.tensor([1.0, 3.0], device=device, requires_grad=True)
 
         found = Double.apply(given)  # type: ignore[no-untyped-call]  # torch's
@@ -111,7 +111,7 @@ class Gradients(OneDevice):
         assert seen == [device]
         assert gradient_of(given).tolist() == [6, 6]
 
-    def test_another_thread_runs_a_backward(self, device: torch.device) -> None:
+    def test_backward_in_another_thread(self, device: torch.device) -> None:
         given = torch.ones(2, device=device, requires_grad=True)
         loss = (given.to(device) * 4).sum()
 
@@ -121,7 +121,7 @@ class Gradients(OneDevice):
 
         assert gradient_of(given).tolist() == [4, 4]
 
-    def test_what_is_computed_anew_has_the_same_gradients(self, device: torch.device) -> None:
+    def test_activation_checkpointing_has_the_same_gradients(self, device: torch.device) -> None:
         given = torch.randn(8, 5, device=device, requires_grad=True)
 
         found = checkpoint(lambda numbers: torch.tanh(numbers) * numbers, given, use_reentrant=False)
@@ -131,7 +131,7 @@ class Gradients(OneDevice):
 
         assert torch.equal(slope.cpu(), expected.cpu())
 
-    def test_an_overwritten_tensor_that_a_gradient_needs_is_told(self, device: torch.device) -> None:
+    def test_in_place_change_of_a_saved_tensor_raises(self, device: torch.device) -> None:
         given = torch.ones(2, device=device, requires_grad=True)
         half = given * 0.5
         loss = (half * half).sum()
@@ -141,7 +141,7 @@ class Gradients(OneDevice):
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             torch.autograd.backward(loss)
 
-    def test_a_dropped_gradient_is_gone(self, device: torch.device) -> None:
+    def test_zero_grad_sets_gradients_to_none(self, device: torch.device) -> None:
         layer = nn.Linear(2, 2, device=device)
         optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
         layer(torch.ones(1, 2, device=device)).sum().backward()
@@ -151,7 +151,7 @@ class Gradients(OneDevice):
 
         assert [each.grad for each in layer.parameters()] == [None, None]
 
-    def test_an_optimizer_leaves_alone_what_got_no_gradient(self, device: torch.device) -> None:
+    def test_optimizer_skips_parameters_without_a_gradient(self, device: torch.device) -> None:
         used, unused = nn.Linear(2, 2, device=device), nn.Linear(2, 2, device=device)
         optimizer = torch.optim.AdamW([*used.parameters(), *unused.parameters()], lr=0.1)
         unused(used(torch.ones(1, 2, device=device))).sum().backward()

@@ -22,7 +22,7 @@ class Graphs(OneDevice):
         " The default is torch's own, which a chip registers with GraphImplRegistry."
     )
 
-    def test_a_replay_computes_with_what_its_input_holds(self, backend: str, device: torch.device) -> None:
+    def test_replay_reads_the_current_input(self, backend: str, device: torch.device) -> None:
         graph = northbridge.get(backend).acceleration.graph()
         given = torch.ones(3, device=device)
 
@@ -47,7 +47,7 @@ class Graphs(OneDevice):
             found.append(tuple(drawn.tolist()))
         assert len(set(found)) == 3
 
-    def test_a_graphed_model_trains_as_the_model_does(self, backend: str, device: torch.device) -> None:
+    def test_graphed_model_trains_like_the_plain_model(self, backend: str, device: torch.device) -> None:
         chip = northbridge.get(backend)
         if chip.present_capabilities().graphs.denied:
             northbridge.GraphedCallable(nn.Identity(), backend=chip)  # which raises
@@ -83,7 +83,7 @@ class Graphs(OneDevice):
         again.replay()
         assert doubled.tolist() == [2.0] * 3
 
-    def test_a_value_cannot_be_read_during_a_capture(self, backend: str, device: torch.device) -> None:
+    def test_reading_a_value_during_capture_raises(self, backend: str, device: torch.device) -> None:
         graph = northbridge.get(backend).acceleration.graph()
         given = torch.ones(3, device=device)
 

@@ -25,7 +25,7 @@ class ImageLoaders(OneDevice):
     )
 
     @shows("data_loaders")
-    def test_each_picture_comes_once_in_an_epoch(self, backend: str, device: torch.device, tmp_path: Path) -> None:
+    def test_each_image_comes_once_per_epoch(self, backend: str, device: torch.device, tmp_path: Path) -> None:
         loaded = northbridge.load(backend)
         loader = loaded.acceleration.image_loader(_write_pictures(tmp_path), batch_size=2, drop_last=True)
 

@@ -70,10 +70,10 @@ class InferenceMode(OneDevice):
                     _compare(way, device)
 
     @pytest.mark.parametrize("way", WAYS)
-    def test_it_computes_what_it_does_under_no_grad(self, device: torch.device, way: str) -> None:
+    def test_results_match_no_grad(self, device: torch.device, way: str) -> None:
         _compare(way, device)
 
-    def test_its_numbers_can_be_used_afterwards(self, device: torch.device) -> None:
+    def test_clone_of_an_inference_tensor_works_with_autograd(self, device: torch.device) -> None:
         weight = torch.ones(2, device=device, requires_grad=True)
 
         with torch.inference_mode():

@@ -118,7 +118,7 @@ class Layers(OneDevice):
         torch.manual_seed(zlib.crc32(name.encode()))
         return LAYERS[name][0]()
 
-    def test_forward_and_backward_are_near_the_cpus(
+    def test_forward_and_backward_match_the_cpu(
         self, backend: str, device: torch.device, made: Made, within: Tolerance
     ) -> None:
         layer, given = made
@@ -132,7 +132,7 @@ class Layers(OneDevice):
         assert_near(list(moved.buffers()), list(layer.buffers()), device, within)
 
     @pytest.mark.parametrize("form", FORMS)
-    def test_what_lies_otherwise_in_memory_is_read_alike(
+    def test_strided_inputs_give_the_same_result(
         self, backend: str, device: torch.device, made: Made, within: Tolerance, form: str
     ) -> None:
         layer, given = made
@@ -144,7 +144,7 @@ class Layers(OneDevice):
         more = allow_for_products(backend, within, expected, lambda: learn(*_coarse(made), _CPU, FORMS[form]))
         assert_near(found, expected, device, within, more)
 
-    def test_evaluation_is_near_the_cpus(
+    def test_evaluation_matches_the_cpu(
         self, backend: str, device: torch.device, name: str, made: Made, within: Tolerance
     ) -> None:
         layer, given = made
@@ -161,7 +161,7 @@ class Layers(OneDevice):
 
         assert_near(found, expected, device, within, more)
 
-    def test_its_state_goes_to_the_cpu_and_back_to_the_bit(self, device: torch.device, made: Made) -> None:
+    def test_state_dict_round_trip_is_exact(self, device: torch.device, made: Made) -> None:
         layer, _ = made
         state = {name: value.clone() for name, value in layer.state_dict().items()}
         there = copy.deepcopy(layer).to(device)
@@ -185,7 +185,7 @@ class Layers(OneDevice):
             name: value.tolist() for name, value in state.items()
         }
 
-    def test_a_moved_module_keeps_its_parameters(self, device: torch.device) -> None:
+    def test_optimizer_trains_a_module_that_was_moved(self, device: torch.device) -> None:
         layer = nn.Linear(2, 2)
         optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
         before = layer.weight
@@ -199,7 +199,7 @@ class Layers(OneDevice):
         assert (layer.weight is before) is keeps_parameters(device)
         assert torch.equal(layer.weight.detach(), start - 1)
 
-    def test_a_moved_module_keeps_its_ties(self, device: torch.device) -> None:
+    def test_moved_module_keeps_tied_weights(self, device: torch.device) -> None:
         pair = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
         pair[1].weight = pair[0].weight
 
@@ -209,7 +209,7 @@ class Layers(OneDevice):
         assert pair[1].weight is pair[0].weight
 
     @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-    def test_an_optimizer_steps_as_on_the_cpu(self, backend: str, device: torch.device, optimizer: str) -> None:
+    def test_optimizer_steps_match_the_cpu(self, backend: str, device: torch.device, optimizer: str) -> None:
         within = allow(backend, Tolerance(1e-3, 1e-4))
         torch.manual_seed(0)
         layer, given = nn.Linear(7, 5), torch.randn(3, 7)
@@ -270,7 +270,7 @@ class Traces(OneDevice):
     )
 
     @pytest.mark.parametrize("name", LAYERS)
-    def test_a_traced_layer_computes_or_is_refused(self, backend: str, device: torch.device, name: str) -> None:
+    def test_traced_layer_matches_the_cpu_or_raises(self, backend: str, device: torch.device, name: str) -> None:
         within = allow(backend, LAYERS[name][1])
         torch.manual_seed(zlib.crc32(name.encode()))
         layer, given = LAYERS[name][0]()

@@ -52,7 +52,7 @@ class MatrixUnit(OneDevice):
 
     @pytest.mark.parametrize("dimensions", _DIMENSIONS)
     @shows("float32_convolutions")
-    def test_a_convolution_keeps_all_digits(self, backend: str, device: torch.device, dimensions: int) -> None:
+    def test_convolution_keeps_float32_precision(self, backend: str, device: torch.device, dimensions: int) -> None:
         convolve, given, one = _whose_numbers_stay(dimensions)
 
         with warned_of_where_denied(backend, "float32_convolutions"):
@@ -62,7 +62,7 @@ class MatrixUnit(OneDevice):
 
     @pytest.mark.parametrize("dimensions", _DIMENSIONS)
     @shows("float32_convolutions", "autograd")
-    def test_the_gradients_of_a_convolution_keep_all_digits(
+    def test_convolution_gradients_keep_float32_precision(
         self, backend: str, device: torch.device, dimensions: int
     ) -> None:
         convolve, step, one = _whose_numbers_stay(dimensions)
@@ -78,9 +78,7 @@ class MatrixUnit(OneDevice):
 
     @pytest.mark.parametrize("layer", LAYERS)
     @shows("float32_convolutions", "autograd")
-    def test_a_layer_of_convolutions_is_computed_in_float32(
-        self, backend: str, device: torch.device, layer: str
-    ) -> None:
+    def test_convolution_layer_computes_in_float32(self, backend: str, device: torch.device, layer: str) -> None:
         torch.manual_seed(5)
         cpus = LAYERS[layer]()
         given = torch.rand(2, cpus.in_channels, *[9] * len(cpus.kernel_size)) * 2 - 1
@@ -94,7 +92,7 @@ class MatrixUnit(OneDevice):
 
     @pytest.mark.parametrize("size", SIZES)
     @shows("float32", "autograd")
-    def test_float32_products_keep_ten_bits_and_range(self, device: torch.device, size: int) -> None:
+    def test_float32_matmul_keeps_tf32_precision_and_range(self, device: torch.device, size: int) -> None:
         ten = 1 + torch.arange(size) / 1024
         same = torch.eye(size, device=device)
         for scale in (1.0, FAR, 1 / FAR):
@@ -106,7 +104,7 @@ class MatrixUnit(OneDevice):
 
     @pytest.mark.parametrize("size", SIZES)
     @shows("float32_products")
-    def test_a_product_of_float32_reads_all_bits(self, backend: str, device: torch.device, size: int) -> None:
+    def test_float32_matmul_keeps_float32_precision(self, backend: str, device: torch.device, size: int) -> None:
         given = 1 + torch.rand(size, size, generator=torch.Generator().manual_seed(5))
 
         with warned_of_where_denied(backend, "float32_products"):
@@ -117,7 +115,7 @@ class MatrixUnit(OneDevice):
     @pytest.mark.parametrize("size", SIZES)
     @pytest.mark.parametrize("number", [FAR, 1 / FAR, -FAR], ids=["large", "small", "far below zero"])
     @shows("bfloat16", "bfloat16_range")
-    def test_a_product_of_bfloat16_has_its_range(
+    def test_bfloat16_matmul_keeps_the_range(
         self, backend: str, device: torch.device, number: float, size: int
     ) -> None:
         with warned_of_where_denied(backend, "bfloat16", "bfloat16_range"):
@@ -136,9 +134,7 @@ class MatrixUnit(OneDevice):
 
     @pytest.mark.parametrize("size", SIZES)
     @shows("bfloat16", "bfloat16_range", "autograd")
-    def test_gradients_of_a_product_of_bfloat16_have_its_range(
-        self, backend: str, device: torch.device, size: int
-    ) -> None:
+    def test_bfloat16_matmul_gradients_keep_the_range(self, backend: str, device: torch.device, size: int) -> None:
         with warned_of_where_denied(backend, "bfloat16", "bfloat16_range"):
             given, same = (torch.eye(size, dtype=torch.bfloat16, device=device).requires_grad_() for _ in range(2))
             torch.autograd.backward(given @ same, torch.full_like(same, FAR))

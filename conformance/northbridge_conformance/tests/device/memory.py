@@ -48,7 +48,7 @@ class Memory(OneDevice):
         assert all(isinstance(value, (int, float)) for value in before.values())
         assert all(isinstance(name, str) for name in before)
 
-    def test_a_tensor_is_counted_while_it_lives(
+    def test_a_tensor_is_counted_until_it_is_freed(
         self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
         blocks = [torch.zeros(BLOCK, dtype=torch.uint8, device=device)]
@@ -65,7 +65,7 @@ class Memory(OneDevice):
         ]
         assert followed, f"no number grew by {BLOCK} bytes with each of two tensors and came back: {before}, {two}"
 
-    def test_the_most_that_was_allocated_is_remembered(
+    def test_peak_allocation_is_remembered(
         self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
         blocks = [torch.zeros(BLOCK, dtype=torch.uint8, device=device) for _ in range(3)]
@@ -76,7 +76,7 @@ class Memory(OneDevice):
         remembered = [name for name, value in after.items() if value >= during[name] >= 3 * BLOCK]
         assert remembered, f"no number still tells of {3 * BLOCK} bytes that were allocated: {after}"
 
-    def test_the_peak_of_allocation_can_be_reset(
+    def test_peak_allocation_can_be_reset(
         self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
         module: Any = chip.module
@@ -92,7 +92,7 @@ class Memory(OneDevice):
         held = chip.memory_allocated(device.index)
         assert held <= module.max_memory_allocated(device) < held + BLOCK
 
-    def test_a_view_takes_no_memory(
+    def test_view_allocates_no_memory(
         self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
         block = torch.zeros(BLOCK, dtype=torch.uint8, device=device)
@@ -105,7 +105,7 @@ class Memory(OneDevice):
         assert grown, f"no number grew by {BLOCK} bytes with a tensor: {before}, {one}"
         assert {name: viewed[name] for name in grown} == {name: one[name] for name in grown}
 
-    def test_what_training_takes_comes_back(
+    def test_training_steps_release_their_memory(
         self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
         block = torch.zeros(BLOCK, dtype=torch.uint8, device=device)
@@ -124,7 +124,7 @@ class Memory(OneDevice):
         # The first steps may allocate permanently, as for a library's workspace; later ones may not.
         assert held[3] == held[2]
 
-    def test_memory_is_that_of_the_device_that_is_asked_for(
+    def test_statistics_are_per_device(
         self,
         chip: northbridge.Device,
         device: torch.device,
@@ -147,7 +147,7 @@ class Memory(OneDevice):
         _block = torch.zeros(BLOCK, dtype=torch.uint8, device=device)
         assert in_bytes(before, read(chip, device), 1)
 
-    def test_torchs_own_names_say_the_same(
+    def test_memory_allocated_agrees_with_the_statistics(
         self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
         at_first = chip.memory_allocated(device.index)
@@ -197,29 +197,29 @@ class OutOfMemory(Suite):
         return ask("software:fill_memory", backend).facts
 
     @pytest.mark.parametrize("way", WAYS)
-    def test_it_is_told_as_full_memory(self, found: dict[str, Any], way: str) -> None:
+    def test_out_of_memory_error_is_recognized(self, found: dict[str, Any], way: str) -> None:
         told = found["told"][way]
 
         assert told["error"], told["said"]
         assert told["known"], f"neither torch.OutOfMemoryError nor the words of Device.out_of_memory: {told}"
 
-    def test_another_error_is_not_taken_for_full_memory(self, found: dict[str, Any]) -> None:
+    def test_other_errors_are_not_out_of_memory_errors(self, found: dict[str, Any]) -> None:
         told = found["wrong shape"]
 
         assert told["error"], told["said"]
         assert not told["known"], f"the words of Device.out_of_memory stand in an error that is about shapes: {told}"
 
-    def test_what_was_held_is_intact(self, found: dict[str, Any]) -> None:
+    def test_existing_tensors_stay_intact(self, found: dict[str, Any]) -> None:
         assert found["intact"]
 
-    def test_a_small_tensor_has_room_afterwards(self, found: dict[str, Any]) -> None:
+    def test_small_allocation_succeeds_afterwards(self, found: dict[str, Any]) -> None:
         assert found["small"] == [2, 2, 2]
 
     def test_a_layer_trains_afterwards(self, found: dict[str, Any]) -> None:
         assert found["gradient"] == [[2] * 4] * 4
 
-    def test_nothing_is_kept_of_what_failed(self, found: dict[str, Any]) -> None:
+    def test_failed_allocations_leak_no_memory(self, found: dict[str, Any]) -> None:
         assert found["kept"] == {}
 
-    def test_no_random_number_is_lost(self, found: dict[str, Any]) -> None:
+    def test_failed_allocations_keep_the_random_state(self, found: dict[str, Any]) -> None:
         assert found["drew nothing"]

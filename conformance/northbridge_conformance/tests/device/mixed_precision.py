@@ -38,7 +38,7 @@ class Autocast(OneDevice):
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @shows("{dtype}")
-    def test_a_product_is_computed_in(
+    def test_matmul_computes_in_the_dtype(
         self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str
     ) -> None:
         kind = getattr(torch, dtype)
@@ -55,7 +55,7 @@ class Autocast(OneDevice):
             assert sums.item() == 2 / step
 
     @shows("float16")
-    def test_a_product_in_float16_overflows(self, backend: str, device: torch.device) -> None:
+    def test_float16_matmul_overflows(self, backend: str, device: torch.device) -> None:
         with rejected_where_denied(backend, "float16"):
             with torch.autocast(device.type, dtype=torch.float16):
                 product = torch.full((1, 1), 300.0, device=device) @ torch.full((1, 1), 300.0, device=device)
@@ -64,7 +64,7 @@ class Autocast(OneDevice):
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("name", IN_FLOAT32)
     @shows("{dtype}")
-    def test_in_float32_beside_is_computed(self, backend: str, device: torch.device, name: str, dtype: str) -> None:
+    def test_exp_and_pow_compute_in_float32(self, backend: str, device: torch.device, name: str, dtype: str) -> None:
         kind, operation = getattr(torch, dtype), IN_FLOAT32[name]
         numbers = torch.tensor([[0.25, 0.5], [0.75, 1.25]], device=device)
 
@@ -78,7 +78,7 @@ class Autocast(OneDevice):
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @shows("float64")
-    def test_float64_stays_what_it_is(self, backend: str, device: torch.device, dtype: str) -> None:
+    def test_float64_inputs_stay_float64(self, backend: str, device: torch.device, dtype: str) -> None:
         with rejected_where_denied(backend, "float64"), torch.autocast(device.type, dtype=getattr(torch, dtype)):
             numbers = torch.full((2, 2), 1 + 2.0**-40, dtype=torch.float64, device=device)
             for found in (
@@ -90,7 +90,7 @@ class Autocast(OneDevice):
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @shows("{dtype}")
-    def test_it_ends_where_it_ends(self, backend: str, device: torch.device, dtype: str) -> None:
+    def test_autocast_ends_with_its_block(self, backend: str, device: torch.device, dtype: str) -> None:
         kind = getattr(torch, dtype)
         numbers = torch.ones(2, 2, device=device)
 
@@ -103,7 +103,7 @@ class Autocast(OneDevice):
         assert (numbers @ numbers).dtype == torch.float32
 
     @shows("bfloat16", "float16")
-    def test_one_within_another_has_its_own_dtype(self, backend: str, device: torch.device) -> None:
+    def test_nested_autocast_uses_its_own_dtype(self, backend: str, device: torch.device) -> None:
         numbers = torch.ones(2, 2, device=device)
         found: list[torch.dtype] = []
 
@@ -117,7 +117,7 @@ class Autocast(OneDevice):
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @shows("{dtype}", "autograd")
-    def test_layers_train_in(self, backend: str, device: torch.device, dtype: str) -> None:
+    def test_layers_train_in_the_dtype(self, backend: str, device: torch.device, dtype: str) -> None:
         kind = getattr(torch, dtype)
         torch.manual_seed(0)
         layer, given = nn.Sequential(nn.Linear(7, 5), nn.Tanh(), nn.Linear(5, 3)), torch.randn(4, 7)
@@ -139,7 +139,7 @@ class Autocast(OneDevice):
                 torch.testing.assert_close(mine.grad.cpu(), cpus.grad, rtol=0.1, atol=0.05)
                 assert not torch.equal(mine.grad.cpu(), cpus.grad), "to the bit what float32 gives"
 
-    def test_the_dtypes_are_dtypes(self, chip: northbridge.Device, device: torch.device) -> None:
+    def test_autocast_dtypes_are_distinct_torch_dtypes(self, chip: northbridge.Device, device: torch.device) -> None:
         dtypes = chip.autocast_dtypes()
 
         assert all(isinstance(dtype, torch.dtype) for dtype in dtypes)
@@ -170,7 +170,7 @@ class GradientScaling(OneDevice):
 
     @pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
     @pytest.mark.parametrize("gradient", [0, 1, 2], ids=["the first", "one between", "the last"])
-    def test_one_number_that_is_not_finite_is_enough(self, device: torch.device, gradient: int, number: float) -> None:
+    def test_one_non_finite_element_skips_the_step(self, device: torch.device, gradient: int, number: float) -> None:
         gradients = [torch.ones(1025) for _ in range(3)]
         gradients[gradient][gradient * 512] = number
 
@@ -178,7 +178,7 @@ class GradientScaling(OneDevice):
 
         assert [each.abs().max().item() for each in parameters] == [0.0] * 3
 
-    def test_gradients_that_are_unscaled_can_be_clipped(self, device: torch.device) -> None:
+    def test_unscaled_gradients_can_be_clipped(self, device: torch.device) -> None:
         scaler = torch.amp.GradScaler(device.type, init_scale=SCALE)
         parameter = nn.Parameter(torch.zeros(3, device=device))
         optimizer = torch.optim.SGD([parameter], lr=1.0)
@@ -193,7 +193,7 @@ class GradientScaling(OneDevice):
         scaler.step(optimizer)
         assert parameter.tolist() == [-0.5, -1.0, 1.0]
 
-    def test_the_scale_grows_after_as_many_steps_as_are_said(self, device: torch.device) -> None:
+    def test_scale_grows_after_the_growth_interval(self, device: torch.device) -> None:
         scaler = torch.amp.GradScaler(device.type, init_scale=SCALE, growth_interval=2)
         parameter = nn.Parameter(torch.zeros(3, device=device))
         optimizer = torch.optim.SGD([parameter], lr=1.0)

@@ -44,7 +44,7 @@ class ComparedOperations(OneDevice):
             metafunc.parametrize(("operation", "gradient"), values, ids=[str(each) for each in self.table])
 
     @shows("float32", "{gradient}")
-    def test_an_operation_and_its_gradient_are_near_the_cpus(
+    def test_result_and_gradient_match_the_cpu(
         self, backend: str, device: torch.device, operation: Operation, gradient: str
     ) -> None:
         slopes = assert_like_the_cpu(backend, device, operation)
@@ -63,7 +63,7 @@ class Operations(ComparedOperations):
 
     @pytest.mark.parametrize("operation", _CURVED, ids=[str(each) for each in _CURVED])
     @shows("autograd")
-    def test_the_gradient_of_its_gradient_is_near_the_cpus(
+    def test_second_order_gradient_matches_the_cpu(
         self, backend: str, device: torch.device, operation: Operation
     ) -> None:
         once = operation.gradients_within
@@ -75,7 +75,7 @@ class Operations(ComparedOperations):
 
     @pytest.mark.parametrize("operation", _OF_TENSORS, ids=[str(each) for each in _OF_TENSORS])
     @shows("float32")
-    def test_what_lies_otherwise_in_memory_is_read_alike(
+    def test_strided_inputs_give_the_same_result(
         self, backend: str, device: torch.device, operation: Operation
     ) -> None:
         assert_like_the_cpu(backend, device, operation, turned)

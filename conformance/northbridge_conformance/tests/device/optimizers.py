@@ -35,7 +35,7 @@ class FusedOptimizers(OneDevice):
 
     @shows("fused_optimizers")
     @pytest.mark.parametrize("way", _WAYS)
-    def test_a_fused_step_is_that_of_float64(self, backend: str, device: torch.device, way: str) -> None:
+    def test_fused_step_matches_float64(self, backend: str, device: torch.device, way: str) -> None:
         kind, options = _WAYS[way]
 
         found = _train(_fused(backend, kind, device), device, torch.float32, **options)
@@ -46,7 +46,7 @@ class FusedOptimizers(OneDevice):
     @shows("fused_optimizers", "{dtype}")
     @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
     @pytest.mark.parametrize("way", _WAYS)
-    def test_a_step_in_16_bits_is_near_or_refused(
+    def test_fused_16_bit_step_matches_float64_or_raises(
         self, backend: str, device: torch.device, way: str, dtype: str
     ) -> None:
         kind, options = _WAYS[way]
@@ -68,7 +68,7 @@ class FusedOptimizers(OneDevice):
             assert torch.allclose(found, expected, rtol=few_digits, atol=few_digits)
 
     @shows("fused_optimizers")
-    def test_a_large_epsilon_is_where_a_published_formula_has_it(self, backend: str, device: torch.device) -> None:
+    def test_large_epsilon_matches_a_published_adamw_formula(self, backend: str, device: torch.device) -> None:
         options = {**_WAYS["AdamW"][1], "eps": 0.1}
         fused = _fused(backend, AdamW, device)
 
@@ -81,7 +81,7 @@ class FusedOptimizers(OneDevice):
         assert any(torch.allclose(found, expected, rtol=1e-5, atol=1e-5) for expected in published)
 
     @shows("fused_optimizers")
-    def test_a_state_of_the_unfused_continues_fused_and_back(self, backend: str, device: torch.device) -> None:
+    def test_state_moves_between_unfused_and_fused(self, backend: str, device: torch.device) -> None:
         options = {**_WAYS["AdamW"][1]}
         fused = _fused(backend, AdamW, device)
 
@@ -91,7 +91,7 @@ class FusedOptimizers(OneDevice):
         assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize("max_norm", [0.5, 100.0], ids=["clipped", "small enough"])
-    def test_gradients_are_clipped_to_their_norm(self, backend: str, device: torch.device, max_norm: float) -> None:
+    def test_clip_grad_norm_matches_the_cpu(self, backend: str, device: torch.device, max_norm: float) -> None:
         on_chip, on_cpu = _weights(device, torch.float32), _weights(torch.device("cpu"), torch.float64)
         _give_gradients(on_chip, 0)
         _give_gradients(on_cpu, 0)
@@ -102,7 +102,7 @@ class FusedOptimizers(OneDevice):
         for found, expected in zip(on_chip, on_cpu, strict=True):
             assert torch.allclose(gradient_of(found).cpu().double(), gradient_of(expected), rtol=1e-5, atol=1e-6)
 
-    def test_without_gradients_the_norm_is_zero(self, backend: str, device: torch.device) -> None:
+    def test_gradient_norm_without_gradients_is_zero(self, backend: str, device: torch.device) -> None:
         assert float(northbridge.get(backend).acceleration.clip_grad_norm(_weights(device, torch.float32), 1.0)) == 0
 
 

@@ -43,7 +43,7 @@ class Placement(OneDevice):
         " select(i) takes and root(i) names. Where a process holds one card, see “One card per process”."
     )
 
-    def test_there_are_as_many_devices_as_are_counted(self, chip: northbridge.Device, device: torch.device) -> None:
+    def test_device_beyond_the_count_raises(self, chip: northbridge.Device, device: torch.device) -> None:
         count = chip.count()
 
         assert count >= 1
@@ -51,16 +51,14 @@ class Placement(OneDevice):
         with pytest.raises(RuntimeError):
             torch.ones(1, device=torch.device(chip.type, count)).item()
 
-    def test_every_device_that_is_counted_is_there(
-        self, chip: northbridge.Device, device: torch.device, alone: bool
-    ) -> None:
+    def test_every_counted_device_computes(self, chip: northbridge.Device, device: torch.device, alone: bool) -> None:
         for index in range(chip.count()):
             there = torch.full((2,), index + 1.0, device=chip.root(index))
 
             assert (there * 2).tolist() == [2 * index + 2.0] * 2
             assert there.device == torch.device(chip.type, device.index if alone else index)
 
-    def test_a_device_that_is_not_there_is_not_selected(self, chip: northbridge.Device, device: torch.device) -> None:
+    def test_selecting_a_missing_device_raises(self, chip: northbridge.Device, device: torch.device) -> None:
         with pytest.raises(UNSUPPORTED):
             chip.select(chip.count())
 
@@ -83,14 +81,12 @@ class Placement(OneDevice):
         assert first == [other, other]
         assert torch.ones(1, device=chip.type).device == device
 
-    def test_the_current_device_is_what_the_chips_module_says(
-        self, chip: northbridge.Device, device: torch.device
-    ) -> None:
+    def test_current_index_is_the_selected_device(self, chip: northbridge.Device, device: torch.device) -> None:
         assert chip.current_index() == device.index
 
     @pytest.mark.parametrize("asked", ASKED)
     @shows("{asked}")
-    def test_the_selected_device_stays_the_current_one(
+    def test_device_call_keeps_the_current_device(
         self, backend: str, chip: northbridge.Device, device: torch.device, index: int, alone: bool, asked: str
     ) -> None:
         reject_without(backend, asked)
@@ -102,7 +98,7 @@ class Placement(OneDevice):
 
             assert torch.ones(1, device=chip.type).device == here
 
-    def test_what_is_computed_stays_where_it_is(
+    def test_results_are_on_the_device_of_their_inputs(
         self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool
     ) -> None:
         if alone:
@@ -117,15 +113,15 @@ class Placement(OneDevice):
         assert torch.zeros_like(there).device == device
         assert nn.functional.dropout(there).device == device
 
-    def test_an_operation_on_the_chip_and_the_cpu_raises(self, device: torch.device) -> None:
+    def test_mixing_device_and_cpu_tensors_raises(self, device: torch.device) -> None:
         with pytest.raises(RuntimeError, match=device.type):
             torch.add(torch.ones(2, device=device), torch.ones(2)).tolist()
 
-    def test_a_layer_on_the_cpu_takes_no_tensor_of_the_chip(self, device: torch.device) -> None:
+    def test_cpu_layer_with_a_device_tensor_raises(self, device: torch.device) -> None:
         with pytest.raises(RuntimeError, match=f"{device.type}|cpu"):
             nn.Linear(2, 2)(torch.ones(1, 2, device=device)).tolist()
 
-    def test_an_operation_on_two_devices_raises(self, device: torch.device, other: torch.device, alone: bool) -> None:
+    def test_mixing_tensors_of_two_devices_raises(self, device: torch.device, other: torch.device, alone: bool) -> None:
         with pytest.raises(RuntimeError, match=_not_there(other) if alone else str(other)):
             torch.add(torch.ones(2, device=device), torch.ones(2, device=other))
 
@@ -141,7 +137,7 @@ class Placement(OneDevice):
         assert moved.tolist() == [0, 1, 2]
         assert moved.to(device).tolist() == [0, 1, 2]
 
-    def test_two_devices_have_memory_of_their_own(self, device: torch.device, other: torch.device, alone: bool) -> None:
+    def test_devices_have_separate_memory(self, device: torch.device, other: torch.device, alone: bool) -> None:
         here = torch.zeros(3, device=device)
         if alone:
             with pytest.raises(RuntimeError, match=_not_there(other)):
@@ -154,9 +150,7 @@ class Placement(OneDevice):
         assert here.tolist() == [0, 0, 0]
         assert there.tolist() == [1, 1, 1]
 
-    def test_to_load_once_more_changes_nothing(
-        self, backend: str, chip: northbridge.Device, device: torch.device
-    ) -> None:
+    def test_second_load_changes_nothing(self, backend: str, chip: northbridge.Device, device: torch.device) -> None:
         held = torch.arange(3.0, device=device, requires_grad=True)
         module, before = chip.module, chip.current_index()
 
@@ -171,7 +165,7 @@ class Placement(OneDevice):
         assert gradient_of(held).tolist() == [0, 2, 4]
         assert torch.ones(1, device=chip.type).device == device
 
-    def test_torch_knows_the_chip_as_an_accelerator(self, chip: northbridge.Device, device: torch.device) -> None:
+    def test_torch_knows_the_device_type(self, chip: northbridge.Device, device: torch.device) -> None:
         assert str(torch.device(chip.type, 0)) == f"{chip.type}:0"
         assert getattr(torch.ones(1, device=device), f"is_{chip.type}", True)
         assert getattr(torch, chip.type, chip.module) is chip.module  # torch's own lazy device has no module

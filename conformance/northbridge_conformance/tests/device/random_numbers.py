@@ -48,7 +48,7 @@ class RandomNumbers(OneDevice):
         """Raise :class:`UnsupportedError` if the chip denies generators: Northbridge then calls none of it."""
         reject_without(backend, "random_numbers")
 
-    def test_second_load_leaves_the_generator_alone(
+    def test_second_load_keeps_the_random_state(
         self, backend: str, chip: northbridge.Device, device: torch.device
     ) -> None:
         torch.rand(4, device=device)
@@ -60,7 +60,7 @@ class RandomNumbers(OneDevice):
         assert torch.equal(chip.random_state(), state)
 
     @pytest.mark.parametrize("draw", DRAWS)
-    def test_one_seed_gives_one_sequence(self, chip: northbridge.Device, device: torch.device, draw: str) -> None:
+    def test_same_seed_gives_the_same_sequence(self, chip: northbridge.Device, device: torch.device, draw: str) -> None:
         chip.seed(5)
         first, second = (DRAWS[draw](device).tolist() for _ in range(2))
         chip.seed(5)
@@ -80,7 +80,7 @@ class RandomNumbers(OneDevice):
         assert len(set(drawn)) == len(drawn)
 
     @pytest.mark.parametrize("draw", DRAWS)
-    def test_a_state_that_is_put_back_gives_the_same_numbers(
+    def test_restored_state_gives_the_same_numbers(
         self, chip: northbridge.Device, device: torch.device, draw: str
     ) -> None:
         chip.seed(5)
@@ -94,23 +94,21 @@ class RandomNumbers(OneDevice):
         assert [DRAWS[draw](device).tolist() for _ in range(3)] == first
 
     @pytest.mark.parametrize("draw", DRAWS)
-    def test_what_the_chip_draws_leaves_the_cpus_generator_alone(self, device: torch.device, draw: str) -> None:
+    def test_drawing_on_the_device_keeps_the_cpu_generator(self, device: torch.device, draw: str) -> None:
         before = torch.get_rng_state()
 
         DRAWS[draw](device)
 
         assert torch.equal(torch.get_rng_state(), before)
 
-    def test_to_seed_the_chip_leaves_the_cpus_generator_alone(
-        self, chip: northbridge.Device, device: torch.device
-    ) -> None:
+    def test_seeding_the_device_keeps_the_cpu_generator(self, chip: northbridge.Device, device: torch.device) -> None:
         before = torch.get_rng_state()
 
         chip.seed(5)
 
         assert torch.equal(torch.get_rng_state(), before)
 
-    def test_what_the_cpu_draws_leaves_the_chips_generator_alone(
+    def test_drawing_on_the_cpu_keeps_the_device_generator(
         self, chip: northbridge.Device, device: torch.device
     ) -> None:
         before = chip.random_state()
@@ -119,7 +117,7 @@ class RandomNumbers(OneDevice):
 
         assert torch.equal(chip.random_state(), before)
 
-    def test_a_state_that_was_read_stays_what_it_was(self, chip: northbridge.Device, device: torch.device) -> None:
+    def test_random_state_is_a_snapshot(self, chip: northbridge.Device, device: torch.device) -> None:
         state = chip.random_state()
         kept = state.clone()
 
@@ -128,7 +126,7 @@ class RandomNumbers(OneDevice):
         assert torch.equal(state, kept)
         assert not torch.equal(chip.random_state(), kept)
 
-    def test_a_state_survives_being_written(self, chip: northbridge.Device, device: torch.device) -> None:
+    def test_random_state_can_be_rebuilt_from_its_values(self, chip: northbridge.Device, device: torch.device) -> None:
         state = chip.random_state()
         first = torch.rand(4, device=device).tolist()
 
@@ -136,7 +134,7 @@ class RandomNumbers(OneDevice):
 
         assert torch.rand(4, device=device).tolist() == first
 
-    def test_two_devices_that_are_seeded_alike_draw_alike(
+    def test_same_seed_gives_the_same_numbers_on_two_devices(
         self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool
     ) -> None:
         if alone:
@@ -150,7 +148,7 @@ class RandomNumbers(OneDevice):
         assert all(here == there for here, there in drawn)
         assert drawn[0] != drawn[1] != drawn[2]
 
-    def test_drawing_on_one_device_leaves_the_other_alone(
+    def test_drawing_on_one_device_keeps_the_other_generator(
         self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool
     ) -> None:
         chip.seed(9)
@@ -165,7 +163,7 @@ class RandomNumbers(OneDevice):
 
         assert torch.rand(4, device=device).tolist() == first
 
-    def test_a_state_is_that_of_the_current_device(
+    def test_random_state_is_per_device(
         self, chip: northbridge.Device, device: torch.device, index: int, other: torch.device, alone: bool
     ) -> None:
         chip.seed(9)
@@ -189,7 +187,7 @@ class RandomNumbers(OneDevice):
         chip.set_random_state(start)
         assert torch.rand(9, device=device)[:4].tolist() != torch.rand(4, device=other).tolist()
 
-    def test_fork_rng_puts_back_each_device_that_it_is_given(
+    def test_fork_rng_restores_each_given_device(
         self, chip: northbridge.Device, device: torch.device, index: int, other: torch.device, alone: bool
     ) -> None:
         if lacks_torchs_functions(chip):
@@ -204,7 +202,7 @@ class RandomNumbers(OneDevice):
 
         assert [torch.rand(4, device=each).tolist() for each in devices] == inside
 
-    def test_a_state_is_that_of_the_device_that_torch_is_asked_for(
+    def test_get_rng_state_is_that_of_the_given_device(
         self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool
     ) -> None:
         module: Any = chip.module
@@ -226,7 +224,7 @@ class RandomNumbers(OneDevice):
         assert torch.equal(module.get_rng_state(device), here)
 
     @pytest.mark.parametrize("draw", sorted(DRAWS.keys() - {"dropout"}))
-    def test_a_generator_of_ones_own_is_apart(self, chip: northbridge.Device, device: torch.device, draw: str) -> None:
+    def test_separate_generator_is_independent(self, chip: northbridge.Device, device: torch.device, draw: str) -> None:
         mine, second = (torch.Generator(device).manual_seed(3) for _ in range(2))
         before = chip.random_state()
 
@@ -240,7 +238,7 @@ class RandomNumbers(OneDevice):
         mine.set_state(state)
         assert DRAWS[draw](device, generator=mine).tolist() == further
 
-    def test_torchs_seed_is_the_chips_too(self, chip: northbridge.Device, device: torch.device) -> None:
+    def test_torch_manual_seed_seeds_the_device(self, chip: northbridge.Device, device: torch.device) -> None:
         if lacks_torchs_functions(chip):
             return
         torch.manual_seed(11)
@@ -270,7 +268,7 @@ class Distributions(OneDevice):
         " whether each is drawn once."
     )
 
-    def test_numbers_are_spread_as_they_should_be(self, device: torch.device) -> None:
+    def test_rand_randn_randint_and_randperm_distributions(self, device: torch.device) -> None:
         torch.manual_seed(1)
         flat, bell = torch.rand(MANY, device=device).cpu(), torch.randn(MANY, device=device).cpu()
         whole = torch.randint(-2, 3, (MANY,), device=device).cpu()
@@ -285,7 +283,7 @@ class Distributions(OneDevice):
         assert order.sort().values.tolist() == list(range(1000))
         assert order.tolist() != list(range(1000))
 
-    def test_numbers_are_spread_as_they_are_asked_to_be(self, device: torch.device) -> None:
+    def test_distributions_follow_their_parameters(self, device: torch.device) -> None:
         torch.manual_seed(1)
         weights = torch.tensor([0.0, 1.0, 3.0, 6.0], device=device)
         chances = torch.tensor([0.0, 0.2, 0.9, 1.0]).repeat(MANY).to(device)
@@ -321,7 +319,7 @@ class Distributions(OneDevice):
         assert torch.equal(gradient_of(given).cpu(), found.detach().cpu())
         assert torch.equal(nn.functional.dropout(given, share, training=False).cpu(), given.cpu())
 
-    def test_dropout_that_is_computed_anew_drops_the_same(self, device: torch.device) -> None:
+    def test_recomputed_dropout_drops_the_same_elements(self, device: torch.device) -> None:
         given = torch.ones(MANY, device=device, requires_grad=True)
 
         found: Any = checkpoint(lambda numbers: nn.functional.dropout(numbers) * numbers, given, use_reentrant=False)

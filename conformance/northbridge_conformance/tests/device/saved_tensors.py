@@ -23,7 +23,7 @@ class SavedTensors(OneDevice):
     )
 
     @pytest.mark.parametrize("where", ["cpu", "chip", "nowhere", "function"])
-    def test_a_saved_tensor_opens(self, device: torch.device, where: str) -> None:
+    def test_saved_tensor_loads_with_map_location(self, device: torch.device, where: str) -> None:
         ways: dict[str, Any] = {
             "cpu": torch.device("cpu"),
             "chip": device,
@@ -41,7 +41,7 @@ class SavedTensors(OneDevice):
         assert found["weight"].tolist() == [[0, 3], [1, 4], [2, 5]]
         assert found["step"] == 3
 
-    def test_a_tensor_saved_on_the_cpu_opens_on_the_chip(self, device: torch.device) -> None:
+    def test_tensor_saved_on_the_cpu_loads_on_the_device(self, device: torch.device) -> None:
         file = io.BytesIO()
         torch.save([torch.arange(3), torch.ones(2, dtype=torch.bfloat16), torch.tensor(True)], file)
         file.seek(0)
@@ -52,7 +52,7 @@ class SavedTensors(OneDevice):
         assert [each.dtype for each in found] == [torch.int64, torch.bfloat16, torch.bool]
         assert [each.tolist() for each in found] == [[0, 1, 2], [1, 1], True]
 
-    def test_a_tensor_opens_on_another_device(self, device: torch.device, other: torch.device, alone: bool) -> None:
+    def test_saved_tensor_loads_on_another_device(self, device: torch.device, other: torch.device, alone: bool) -> None:
         file = io.BytesIO()
         torch.save(torch.arange(3.0, device=device), file)
         file.seek(0)
@@ -66,7 +66,7 @@ class SavedTensors(OneDevice):
         assert found.device == other
         assert found.tolist() == [0, 1, 2]
 
-    def test_tensors_that_share_memory_share_it_once_opened(self, device: torch.device) -> None:
+    def test_loaded_tensors_share_memory_as_saved_ones_did(self, device: torch.device) -> None:
         whole = torch.zeros(4, device=device)
         file = io.BytesIO()
         torch.save([whole, whole[2:]], file)
@@ -77,7 +77,7 @@ class SavedTensors(OneDevice):
 
         assert found[0].tolist() == [0, 0, 7, 7]
 
-    def test_a_pickled_tensor_is_the_same_tensor(self, device: torch.device) -> None:
+    def test_pickle_keeps_tensors_and_parameters(self, device: torch.device) -> None:
         tensor = torch.arange(6.0, device=device).view(2, 3).t()
         parameter = nn.Parameter(torch.ones(2, device=device), requires_grad=False)
 
@@ -89,7 +89,7 @@ class SavedTensors(OneDevice):
         assert copied.device == device
         assert not copied.requires_grad
 
-    def test_a_copy_is_a_copy(self, device: torch.device) -> None:
+    def test_deepcopy_is_independent(self, device: torch.device) -> None:
         original = nn.Parameter(torch.ones(2, device=device))
 
         copied = copy.deepcopy(original)
@@ -100,7 +100,7 @@ class SavedTensors(OneDevice):
         assert isinstance(copied, nn.Parameter)
         assert original.tolist() == [1, 1]
 
-    def test_a_copied_module_keeps_its_ties(self, device: torch.device) -> None:
+    def test_copied_module_keeps_tied_weights(self, device: torch.device) -> None:
         pair = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)).to(device)
         pair[1].weight = pair[0].weight
 

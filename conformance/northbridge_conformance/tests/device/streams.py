@@ -99,7 +99,7 @@ class Streams(OneDevice):
         """The streams of the chip, or its one queue."""
         return Queues(chip)
 
-    def test_work_is_done_in_the_order_in_which_it_was_given(self, device: torch.device) -> None:
+    def test_operations_run_in_order(self, device: torch.device) -> None:
         numbers = torch.zeros(SIZE, device=device)
 
         for step in range(1, 30):
@@ -110,9 +110,7 @@ class Streams(OneDevice):
             value = (2 * value + step) % 1021
         assert torch.equal(numbers.cpu(), torch.full((SIZE,), float(value)))
 
-    def test_a_copy_to_the_chip_that_is_not_waited_for_is_whole(
-        self, chip: northbridge.Device, device: torch.device
-    ) -> None:
+    def test_non_blocking_copy_to_the_device_is_complete(self, chip: northbridge.Device, device: torch.device) -> None:
         numbers = host_memory(SIZE).copy_(torch.arange(SIZE))
 
         there = numbers.to(device, non_blocking=True)
@@ -123,7 +121,7 @@ class Streams(OneDevice):
         assert torch.equal(doubled.cpu(), torch.arange(SIZE, dtype=torch.float32) * 2)
         assert torch.equal(there.cpu(), torch.arange(SIZE, dtype=torch.float32))
 
-    def test_a_copy_to_the_host_is_whole_after_synchronize(
+    def test_synchronize_completes_a_non_blocking_copy_to_the_cpu(
         self, chip: northbridge.Device, device: torch.device
     ) -> None:
         target = host_memory(SIZE).fill_(-1)
@@ -137,7 +135,7 @@ class Streams(OneDevice):
 
         assert torch.equal(target, torch.arange(SIZE, dtype=torch.float32) + 20)
 
-    def test_a_copy_that_is_waited_for_needs_no_more(self, device: torch.device) -> None:
+    def test_blocking_copy_to_the_cpu_is_complete(self, device: torch.device) -> None:
         numbers = torch.arange(SIZE, dtype=torch.float32, device=device)
 
         for _ in range(20):
@@ -147,7 +145,7 @@ class Streams(OneDevice):
         assert numbers[5].item() == 25
 
     @pytest.mark.parametrize("steps", [0, 20], ids=["a copy", "a sum"])
-    def test_what_is_under_way_is_copied_to_another_device(
+    def test_copy_to_another_device_waits_for_pending_work(
         self, device: torch.device, other: torch.device, alone: bool, steps: int
     ) -> None:
         numbers = host_memory(SIZE).copy_(torch.arange(SIZE)).to(device, non_blocking=True)
@@ -184,7 +182,7 @@ class Streams(OneDevice):
         assert torch.equal(found.cpu(), more * 3)
 
     @pytest.mark.parametrize("teller", ["the event", "the stream"])
-    def test_what_is_told_to_be_done_is_there(
+    def test_query_is_true_only_after_the_work_is_done(
         self, chip: northbridge.Device, device: torch.device, queues: Queues, teller: str
     ) -> None:
         module: Any = chip.module
@@ -207,7 +205,7 @@ class Streams(OneDevice):
 
             assert torch.equal(target, torch.arange(SIZE, dtype=torch.float32) + 1)
 
-    def test_memory_that_another_stream_reads_is_not_given_away(self, device: torch.device, queues: Queues) -> None:
+    def test_memory_used_by_another_stream_is_not_reused(self, device: torch.device, queues: Queues) -> None:
         side = queues.new()
         kept = []
         for step in range(5):
@@ -222,7 +220,7 @@ class Streams(OneDevice):
 
         assert [bounds(each) for each in kept] == [(step, step) for step in range(5)]
 
-    def test_an_event_tells_when_the_work_before_it_is_done(
+    def test_event_completes_after_the_work_before_it(
         self, chip: northbridge.Device, device: torch.device, queues: Queues
     ) -> None:
         module: Any = chip.module
@@ -241,7 +239,7 @@ class Streams(OneDevice):
         assert start.elapsed_time(end) >= 0
         assert numbers[0].item() == 2
 
-    def test_the_time_between_two_events_is_in_milliseconds(
+    def test_elapsed_time_between_events_is_in_milliseconds(
         self, chip: northbridge.Device, device: torch.device, queues: Queues
     ) -> None:
         module: Any = chip.module
@@ -261,7 +259,7 @@ class Streams(OneDevice):
         elapsed_ms, most_ms = start.elapsed_time(end), 1000 * (time.monotonic() - began)
         assert 900 * PAUSE_S <= elapsed_ms <= most_ms + 10
 
-    def test_the_current_stream_is_the_one_that_was_made_current(
+    def test_current_stream_follows_the_stream_context(
         self, chip: northbridge.Device, device: torch.device, queues: Queues
     ) -> None:
         if not queues.are_several:

@@ -41,14 +41,14 @@ class Views(OneDevice):
     )
 
     @pytest.mark.parametrize("way", WAYS)
-    def test_it_comes_back(self, device: torch.device, way: str) -> None:
+    def test_view_copies_to_the_device_and_back(self, device: torch.device, way: str) -> None:
         whole = torch.arange(24.0).view(4, 6)
 
         assert torch.equal(WAYS[way](whole.to(device)).cpu(), WAYS[way](whole))
         assert torch.equal(WAYS[way](whole).to(device).cpu(), WAYS[way](whole))
 
     @pytest.mark.parametrize("way", WAYS)
-    def test_it_is_computed_with(self, device: torch.device, way: str) -> None:
+    def test_operations_on_a_view_match_the_cpu(self, device: torch.device, way: str) -> None:
         whole = torch.arange(24.0).view(4, 6)
         here, there = WAYS[way](whole), WAYS[way](whole.to(device))
 
@@ -58,7 +58,7 @@ class Views(OneDevice):
         assert torch.equal(there.contiguous().cpu(), here)
 
     @pytest.mark.parametrize("way", WAYS)
-    def test_it_shares_memory(self, device: torch.device, way: str) -> None:
+    def test_view_shares_memory_with_its_base(self, device: torch.device, way: str) -> None:
         whole = torch.zeros(4, 6)
         there = whole.to(device)
 
@@ -74,7 +74,7 @@ class Views(OneDevice):
         assert address_of(view) == address_of(there)
 
     @pytest.mark.parametrize("way", [way for way in WAYS if way != "expanded"])
-    def test_it_is_copied_into(self, device: torch.device, way: str) -> None:
+    def test_copy_into_a_view(self, device: torch.device, way: str) -> None:
         whole = torch.zeros(4, 6)
         there = whole.to(device)
         numbers = torch.arange(24.0)[: WAYS[way](whole).numel()].view(WAYS[way](whole).shape)
@@ -87,7 +87,7 @@ class Views(OneDevice):
         WAYS[way](there).copy_(numbers.to(device))
         assert torch.equal(there.cpu(), whole)
 
-    def test_a_view_outlives_what_it_is_a_view_of(self, device: torch.device) -> None:
+    def test_a_view_outlives_its_base(self, device: torch.device) -> None:
         whole = torch.arange(6.0, device=device)
         view = whole[2:]
 
@@ -101,7 +101,7 @@ class Views(OneDevice):
 
         assert numbers.view(torch.int32).tolist() == [0x3F800000, -0x40000000]
 
-    def test_the_gradient_of_a_view_reaches_the_whole(self, device: torch.device) -> None:
+    def test_gradient_of_a_view_reaches_its_base(self, device: torch.device) -> None:
         whole = torch.ones(2, 3, device=device, requires_grad=True)
 
         torch.autograd.backward((whole.t()[1] * torch.tensor([2.0, 5.0], device=device)).sum())

@@ -90,29 +90,29 @@ class Endurance(NamespaceSuite):
         " should submit, buffers of the communication library; and at Device.memory_allocated()."
     )
 
-    def test_it_comes_to_its_end(self, chip: RunResult) -> None:
+    def test_training_reaches_its_last_step(self, chip: RunResult) -> None:
         assert set(chip.each("endure", "steps")) == {LATE}
 
     @shows("memory_stats")
-    def test_the_chips_memory_is_steady(self, backend: str, chip: RunResult) -> None:
+    def test_device_memory_is_steady(self, backend: str, chip: RunResult) -> None:
         reject_without(backend, "memory_stats")
         for held in chip.each("endure", "held"):
             assert _at(held, EARLY, "chip") > 0
             assert _at(held, LATE, "chip") - _at(held, EARLY, "chip") <= CHIP_BYTES
 
-    def test_the_processs_memory_is_steady(self, chip: RunResult) -> None:
+    def test_process_memory_is_steady(self, chip: RunResult) -> None:
         for held in chip.each("endure", "held"):
             assert _at(held, LATE, "process") - _at(held, EARLY, "process") <= PROCESS_BYTES
 
     @shows("memory_stats")
-    def test_steps_leave_the_collector_no_chip_memory(self, backend: str, chip: RunResult) -> None:
+    def test_steps_leave_no_device_memory_in_reference_cycles(self, backend: str, chip: RunResult) -> None:
         reject_without(backend, "memory_stats")
         # Python runs its collector by the number of objects, whatever they hold: the chip may be full before.
         for grown in chip.each("endure", "in cycles"):
             assert grown <= CHIP_BYTES
 
     @pytest.mark.parametrize("opened", ["files", "threads"])
-    def test_no_more_is_open(self, chip: RunResult, opened: str) -> None:
+    def test_number_of_open_files_and_threads_is_steady(self, chip: RunResult, opened: str) -> None:
         for held in chip.each("endure", "held"):
             assert _at(held, LATE, opened) - _at(held, EARLY, opened) <= MORE_OPEN
 

@@ -136,11 +136,11 @@ class Preemption(NamespaceSuite):
         " checkpoint keeps: Device.random_state() and Device.set_random_state()."
     )
 
-    def test_a_resumed_run_ends_with_the_weights_of_a_whole_one(self, chip: RunResult) -> None:
+    def test_resumed_weights_equal_those_of_an_uninterrupted_run(self, chip: RunResult) -> None:
         for found in chip.ranks("interrupt"):
             assert found["taken up"]["weights"] == found["through"]["weights"]
 
-    def test_it_goes_on_after_the_batch_in_which_the_signal_came(self, chip: RunResult) -> None:
+    def test_resume_starts_after_the_interrupted_batch(self, chip: RunResult) -> None:
         for found in chip.ranks("interrupt"):
             assert found["taken up"]["began"] == INTERRUPTED + 1
 
@@ -155,7 +155,7 @@ class Restarts(NamespaceSuite):
         " which has to meet anew in each attempt, with the store that Northbridge gives it."
     )
 
-    def test_ranks_resume_and_end_with_an_undisturbed_runs_weights(
+    def test_restarted_weights_equal_those_of_an_uninterrupted_run(
         self, backend: str, namespace: str, environ: dict[str, str]
     ) -> None:
         require(namespace)
@@ -196,16 +196,16 @@ class _LostRank(NamespaceSuite):
         assert end.findings.get("lost"), f"the training never came so far:\n{end.said}"
         return end
 
-    def test_the_others_end_within_a_minute(self, end: End) -> None:
+    def test_other_ranks_end_within_a_minute(self, end: End) -> None:
         (lost,) = end.findings["lost"]
 
         assert end.at - lost["at"] < self.LIMIT_S
         assert "went on" not in end.findings
 
-    def test_the_process_that_started_them_learns_of_the_failure(self, end: End) -> None:
+    def test_launching_process_exits_with_an_error(self, end: End) -> None:
         assert all(code != 0 for code in end.codes)
 
-    def test_no_process_outlives_them(self, end: End) -> None:
+    def test_all_processes_end(self, end: End) -> None:
         assert end.left == []
 
 
@@ -220,13 +220,13 @@ class KilledRank(_LostRank):
         launch: Launch = request.param
         return launch
 
-    def test_the_user_reads_which_rank_it_was(self, end: End) -> None:
+    def test_output_names_the_killed_rank(self, end: End) -> None:
         (lost,) = end.findings["lost"]
 
         assert lost["rank"] == 1
         assert re.search(r"rank ?:? ?1\b.{0,200}(killed|terminated|SIGKILL)", end.said, re.DOTALL), end.said
 
-    def test_the_last_checkpoint_opens(self, end: End) -> None:
+    def test_last_checkpoint_loads(self, end: End) -> None:
         # The checkpoint before the last, if the rank was killed while the other was still writing.
         last = torch.load(end.folder / "last.ckpt", weights_only=True)
 
@@ -240,5 +240,5 @@ class RaisingRank(_LostRank):
 
     step = reference(raise_in_rank)
 
-    def test_the_user_reads_the_error(self, end: End) -> None:
+    def test_output_has_the_error(self, end: End) -> None:
         assert f"LookupError: {RAISED}" in end.said

@@ -34,7 +34,9 @@ class Launches(Suite):
         self.check_trainer(_with_trainer(backend, namespace, "ddp_fork"), environ)
 
     @pytest.mark.parametrize("launch", ["torchrun", "two nodes"])
-    def test_a_trainer_is_started_from_outside(self, backend: str, environ: dict[str, str], launch: Launch) -> None:
+    def test_a_trainer_is_started_by_an_external_launcher(
+        self, backend: str, environ: dict[str, str], launch: Launch
+    ) -> None:
         scenario = Scenario(backend, TRAINERS[0], (reference(train),), 2, launch=launch, models=_MODELS)
         require_devices(backend, scenario.ranks)
         self.check_trainer(scenario, environ)
@@ -51,11 +53,11 @@ class Launches(Suite):
     def test_a_fabric_is_started_by_torchrun(self, backend: str, environ: dict[str, str]) -> None:
         self.check(Scenario(backend, FABRICS[0], (reference(train),), 2, launch="torchrun", models=_MODELS), environ)
 
-    def test_a_simulated_chip_says_so_once_in_spawned_ranks(self, backend: str, environ: dict[str, str]) -> None:
+    def test_simulation_notice_appears_once_with_spawned_ranks(self, backend: str, environ: dict[str, str]) -> None:
         self.check_says_so_once(_with_trainer(backend, TRAINERS[0], "ddp_spawn"), environ)
 
     @shows("fork")
-    def test_a_simulated_chip_says_so_once_in_forked_ranks(self, backend: str, environ: dict[str, str]) -> None:
+    def test_simulation_notice_appears_once_with_forked_ranks(self, backend: str, environ: dict[str, str]) -> None:
         self.check_says_so_once(_with_trainer(backend, TRAINERS[0], "ddp_fork"), environ)
 
     def check_says_so_once(self, scenario: Scenario, environ: dict[str, str]) -> None:

@@ -94,12 +94,12 @@ class SideBySide(NamespaceSuite):
             assert not any(end.codes), end.said[-12000:]
         return ends
 
-    def test_they_train_at_the_same_time(self, ends: tuple[End, ...]) -> None:
+    def test_jobs_train_at_the_same_time(self, ends: tuple[End, ...]) -> None:
         found = [rank for end in ends for rank in end.findings["train_side_by_side"]]
 
         assert max(rank["began"] for rank in found) < min(rank["ended"] for rank in found)
 
-    def test_each_ends_with_the_weights_of_a_job_that_is_alone(
+    def test_weights_equal_those_of_a_job_that_runs_alone(
         self, ends: tuple[End, ...], jobs: list[Scenario], environ: dict[str, str]
     ) -> None:
         first = jobs[0]
@@ -109,11 +109,11 @@ class SideBySide(NamespaceSuite):
                 "train_side_by_side", "weights"
             )
 
-    def test_each_has_no_more_ranks_than_it_asked_for(self, ends: tuple[End, ...], devices: int) -> None:
+    def test_each_job_has_the_requested_number_of_ranks(self, ends: tuple[End, ...], devices: int) -> None:
         for end in ends:
             assert [rank["world size"] for rank in end.findings["train_side_by_side"]] == [devices] * devices
 
-    def test_no_process_outlives_them(self, ends: tuple[End, ...]) -> None:
+    def test_all_processes_end(self, ends: tuple[End, ...]) -> None:
         assert [end.left for end in ends] == [[], []]
 
 

@@ -131,7 +131,7 @@ class Callbacks(UsesSuite):
     )
 
     @shows("fit")
-    def test_monitors_and_loggers_change_nothing_and_write(self, chip: RunResult, differences: Differences) -> None:
+    def test_logged_values_match_a_cpu_run(self, chip: RunResult, differences: Differences) -> None:
         found = chip.each("train_with_callbacks", "logged")
 
         assert differences("train_with_callbacks", "logged") == []
@@ -139,7 +139,7 @@ class Callbacks(UsesSuite):
         assert {"lr-Adam", "train/samples", "validation loss"} <= set(found[0]["columns"])
 
     @shows("fit")
-    def test_early_stopping_equals_the_cpus_and_the_timer_measures(self, chip: RunResult, cpu: RunResult) -> None:
+    def test_early_stopping_matches_a_cpu_run_and_the_timer_runs(self, chip: RunResult, cpu: RunResult) -> None:
         found = chip.each("train_with_callbacks", "stopped")
 
         assert found == cpu.each("train_with_callbacks", "stopped")
@@ -147,7 +147,7 @@ class Callbacks(UsesSuite):
         assert 0 < found[0]["epoch"] < 9
 
     @shows("checkpoint")
-    def test_the_best_checkpoints_are_kept_on_the_cpu(self, chip: RunResult, differences: Differences) -> None:
+    def test_best_checkpoints_match_a_cpu_run(self, chip: RunResult, differences: Differences) -> None:
         found = chip.each("train_with_callbacks", "kept")
 
         assert differences("train_with_callbacks", "kept") == []
@@ -156,7 +156,7 @@ class Callbacks(UsesSuite):
         assert found[0]["devices"] == ["cpu"]
 
     @shows("fit")
-    def test_moving_averages_of_the_weights(self, differences: Differences) -> None:
+    def test_weight_averaging_matches_a_cpu_run(self, differences: Differences) -> None:
         # torch averages them one by one on the CPU, and with foreach elsewhere.
         assert differences("train_with_callbacks", "averaged", simulated_within=1e-6) == []
 
@@ -174,13 +174,13 @@ class Profilers(UsesSuite):
         ("profiler", "told"),
         [("simple", "run_training_epoch"), ("advanced", "training_step"), ("pytorch", "aten::")],
     )
-    def test_it_tells_of_what_ran_and_changes_nothing(self, chip: RunResult, profiler: str, told: str) -> None:
+    def test_profiler_reports_what_ran_and_keeps_the_weights(self, chip: RunResult, profiler: str, told: str) -> None:
         for found in chip.ranks("profile"):
             assert told in found[profiler]["said"]
             assert found[profiler]["weights"] == found["none"]["weights"]
 
     @shows("profiler")
-    def test_each_ranks_trace_and_table_have_the_devices_time(self, chip: RunResult, backend: str) -> None:
+    def test_trace_and_table_of_each_rank_have_device_time(self, chip: RunResult, backend: str) -> None:
         claim = northbridge.get(backend).capabilities.profiler
 
         found = [each["pytorch"] for each in chip.ranks("profile")]

@@ -249,7 +249,7 @@ class Checkpoints(NamespaceSuite):
     )
 
     @shows("checkpoint")
-    def test_it_opens_where_there_is_no_northbridge_and_no_lightning(self, chip: RunResult) -> None:
+    def test_checkpoint_loads_without_northbridge_or_lightning(self, chip: RunResult) -> None:
         assert chip.ranks("save")
         found = _open_without_northbridge(chip)
 
@@ -257,7 +257,7 @@ class Checkpoints(NamespaceSuite):
         assert found["tensors"] > 10
 
     @shows("checkpoint")
-    def test_a_run_that_saves_trains_the_weights_of_a_cpu_run(self, differences: Differences) -> None:
+    def test_run_that_saves_has_the_weights_of_a_cpu_run(self, differences: Differences) -> None:
         assert differences("save", "weights") == []
 
     @shows("resume")
@@ -265,7 +265,7 @@ class Checkpoints(NamespaceSuite):
         assert differences("resume", "weights") == []
 
     @shows("resume")
-    def test_tied_weights_are_tied_in_a_run_that_is_taken_up(self, chip: RunResult) -> None:
+    def test_tied_weights_stay_tied_after_resume(self, chip: RunResult) -> None:
         tied = len(list(build(MODEL).parameters()))
 
         assert set(chip.each("resume", "parameters")) == {tied}
@@ -288,7 +288,7 @@ class CheckpointsOnTheCPU(NamespaceSuite):
         assert differences_from_cpu(backend, found, expected) == []
 
 
-class KeptCheckpoints(NamespaceSuite):
+class CheckpointsDuringTraining(NamespaceSuite):
     """A checkpoint within a training is complete and leaves the model alone; a failed one leaves the old file alone."""
 
     runs: Runs = in_each(*TRAINERS, *FABRICS)
@@ -299,29 +299,29 @@ class KeptCheckpoints(NamespaceSuite):
         " too."
     )
 
-    def test_the_model_stays_where_it_is(self, chip: RunResult, device: northbridge.Device) -> None:
+    def test_saving_leaves_the_model_on_its_device(self, chip: RunResult, device: northbridge.Device) -> None:
         found = chip.only("save_within_epoch")
 
         assert found["after"] == found["before"]
         assert {where for _, where, _ in found["after"]} == {str(device.root(0))}
 
-    def test_the_training_goes_on_as_one_without_checkpoints(self, chip: RunResult) -> None:
+    def test_weights_equal_those_of_a_run_without_checkpoints(self, chip: RunResult) -> None:
         through = chip.only(f"train {INTERIM_MODEL}")
 
         assert chip.only("save_within_epoch")["weights"] == through["weights"]
 
-    def test_its_tensors_are_the_cpus_and_tied_weights_are_tied(self, chip: RunResult) -> None:
+    def test_checkpoint_has_cpu_tensors_and_tied_weights(self, chip: RunResult) -> None:
         found = chip.only("save_within_epoch")
 
         assert found["devices"] == ["cpu"]
         assert found["tied"]
 
-    def test_views_are_written_with_their_own_numbers(self, chip: RunResult) -> None:
+    def test_views_are_saved_with_their_values(self, chip: RunResult) -> None:
         expected = {name: each.tolist() for name, each in views(torch.device("cpu")).items()}
 
         assert chip.only("save_within_epoch")["views"] == expected
 
-    def test_a_failed_save_leaves_the_old_file_alone(self, chip: RunResult) -> None:
+    def test_failed_save_keeps_the_previous_file(self, chip: RunResult) -> None:
         found = chip.only("save_within_epoch")
 
         assert SPOILT in found["error"]

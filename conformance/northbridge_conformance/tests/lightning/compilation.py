@@ -119,11 +119,11 @@ class Compiled(UsesSuite):
     """The tests that are the same for a Trainer and a Fabric."""
 
     @shows("fit")
-    def test_a_compiled_model_trains_as_the_plain_one(self, chip: RunResult) -> None:
+    def test_compiled_model_trains_like_the_plain_model(self, chip: RunResult) -> None:
         check(chip, "eager")
 
     @shows("compile")
-    def test_the_chips_own_backend_trains_as_without_it(self, chip: RunResult, backend: str) -> None:
+    def test_compile_backend_of_the_chip_trains_like_the_plain_model(self, chip: RunResult, backend: str) -> None:
         require_own(chip, backend)
         check(chip, "the chip's")
 
@@ -134,7 +134,7 @@ class Compiled(UsesSuite):
             assert first >= 1
             assert second == 0
 
-    def test_a_missing_compiler_is_refused_before_the_first_step(self, chip: RunResult, backend: str) -> None:
+    def test_missing_compile_backend_raises_before_the_first_step(self, chip: RunResult, backend: str) -> None:
         missing = northbridge.load(backend).bridge.missing_compile_backends
 
         for found in chip.ranks("train_compiled"):
@@ -163,11 +163,11 @@ class FabricCompilation(Compiled):
     advice = "Look at the bridge's missing_compile_backends and compile_backend: what is named there is what happens."
 
     @shows("compile")
-    def test_a_model_that_is_compiled_inside_the_strategy_trains(self, chip: RunResult, backend: str) -> None:
+    def test_model_compiled_inside_the_strategy_trains(self, chip: RunResult, backend: str) -> None:
         require_own(chip, backend)
         check(chip, "inside the strategy")
 
-    def test_without_a_backend_the_chips_is_used_or_missed(self, chip: RunResult, backend: str) -> None:
+    def test_default_compile_backend_is_that_of_the_chip_or_raises(self, chip: RunResult, backend: str) -> None:
         named = northbridge.load(backend).bridge.compile_backend
         registered = [named in each for each in chip.each("train_compiled", "registered")]
 

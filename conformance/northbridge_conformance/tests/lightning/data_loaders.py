@@ -136,7 +136,7 @@ class _Loaded(_Classifier):
         return torch.stack([cross_entropy(self.net(part[0]), part[1]) for part in parts]).sum()
 
 
-class Loading(UsesSuite):
+class DataLoading(UsesSuite):
     """Training is the same with pinned memory, workers, iterable and combined data, uneven batches and data modules."""
 
     runs: Runs = one_and_two_devices(*TRAINERS)
@@ -146,26 +146,24 @@ class Loading(UsesSuite):
     )
 
     @pytest.mark.parametrize("way", WAYS)
-    def test_the_weights_are_those_of_a_cpu_run_on_the_same_batches(
-        self, backend: str, chip: RunResult, cpu: RunResult, way: str
-    ) -> None:
+    def test_weights_and_batches_match_a_cpu_run(self, backend: str, chip: RunResult, cpu: RunResult, way: str) -> None:
         def learnt(outcome: RunResult) -> list[Any]:
             return [(found["weights"], found["batches"]) for found in outcome.each("load_data", way)]
 
         assert differences_from_cpu(backend, learnt(chip), learnt(cpu)) == []
 
     @shows("pinned_memory")
-    def test_batches_come_from_pinned_memory_if_asked(self, chip: RunResult) -> None:
+    def test_batches_are_pinned_only_if_requested(self, chip: RunResult) -> None:
         if not any(found["pinned"] for found in chip.each("load_data", "pinned")):
             raise UnsupportedError("torch pins no batch for this chip", capability="pinned_memory")
         for way in ("pinned", "pinned by workers"):
             assert all(found["pinned"] for found in chip.each("load_data", way))
         assert not any(found["pinned"] for found in chip.each("load_data", "iterable"))
 
-    def test_batches_come_from_workers_where_the_loader_has_some(self, chip: RunResult) -> None:
+    def test_batches_come_from_the_loader_workers(self, chip: RunResult) -> None:
         assert all(found["in workers"] for found in chip.each("load_data", "by workers"))
 
-    def test_data_is_prepared_once_a_node(self, chip: RunResult, devices: int) -> None:
+    def test_data_is_prepared_once_per_node(self, chip: RunResult, devices: int) -> None:
         prepared = [found["prepared"] for found in chip.each("load_data", "a data module")]
 
         assert prepared == [["here"], []][:devices]

@@ -112,7 +112,7 @@ class DistributedTraining(EqualWeights):
 
         assert chip.ranks("train mlp")[0]["weights"] != alone
 
-    def test_each_rank_trains_on_a_device_of_its_own(
+    def test_each_rank_trains_on_its_own_device(
         self, device: northbridge.Device, devices: int, chip: RunResult
     ) -> None:
         for index, rank in enumerate(chip.ranks("train mlp")):
@@ -121,7 +121,7 @@ class DistributedTraining(EqualWeights):
             assert rank["parameter devices"] == [name]
             assert rank["world size"] == devices
 
-    def test_each_rank_has_every_variable_as_it_was(self, chip: RunResult, cpu: RunResult) -> None:
+    def test_environment_changes_match_a_cpu_run(self, chip: RunResult, cpu: RunResult) -> None:
         # Lightning adds a rank's own variables, such as its number.
         topic = "after train mlp"
         assert chip.each(topic, "changed") == cpu.each(topic, "changed")
@@ -130,10 +130,10 @@ class DistributedTraining(EqualWeights):
         for topic in ("train tied", "after train tied"):
             assert chip.each(topic, "parameters") == cpu.each(topic, "parameters")
 
-    def test_fit_validate_test_and_predict_are_those_of_a_cpu_run(self, differences: Differences) -> None:
+    def test_fit_validate_test_and_predict_match_a_cpu_run(self, differences: Differences) -> None:
         assert differences("run_stages") == []
 
-    def test_two_optimizers_by_manual_optimization(self, differences: Differences) -> None:
+    def test_manual_optimization_with_two_optimizers(self, differences: Differences) -> None:
         assert differences("optimize_manually") == []
 
 
@@ -153,7 +153,7 @@ class Strategies(NamespaceSuite):
             assert found["gradient_as_bucket_view"]
             assert found["kept"]
 
-    def test_options_of_ddp_reach_it(self, chip: RunResult) -> None:
+    def test_ddp_options_are_applied(self, chip: RunResult) -> None:
         assert chip.each("train_with_options static_graph", "static_graph") == [True] * 2
         assert chip.each("train_with_options bucket_cap_mb", "bucket_bytes_cap") == [1048] * 2  # 0.001 MiB
         for option in ("static_graph", "bucket_cap_mb"):
@@ -163,7 +163,7 @@ class Strategies(NamespaceSuite):
         ("hook", "dtype"),
         [("bf16 compression", "bfloat16"), ("fp16 compression, wrapped", "float16"), ("model_averaging_period", None)],
     )
-    def test_hooks_of_torch_change_what_travels_and_the_ranks_agree(
+    def test_torch_communication_hooks_work_and_ranks_agree(
         self, backend: str, chip: RunResult, hook: str, dtype: str | None
     ) -> None:
         found = chip.each(f"train_with_options {hook} fit", "weights")
@@ -172,7 +172,7 @@ class Strategies(NamespaceSuite):
         compresses = dtype is not None and not denies(backend, dtype)
         assert (found[0] != chip.ranks("train mlp")[0]["weights"]) == compresses
 
-    def test_ddp_find_unused_parameters_true_finds_them(self, chip: RunResult) -> None:
+    def test_ddp_find_unused_parameters_true_is_applied(self, chip: RunResult) -> None:
         assert chip.each("train_with_options name", "find_unused_parameters") == [True] * 2
 
     @pytest.mark.parametrize("way", ["object", "name"])

@@ -131,25 +131,25 @@ class DeepSpeed(UsesSuite):
         return list(ranks)
 
     @pytest.mark.parametrize("way", WAYS)
-    def test_the_losses_are_those_of_one_process(self, backend: str, found: list[dict[str, Any]], way: str) -> None:
+    def test_losses_match_training_in_one_process(self, backend: str, found: list[dict[str, Any]], way: str) -> None:
         for rank, told in enumerate(found):
             wanted = told["alone"][rank]
             assert told[way]["losses"] == pytest.approx(wanted, abs=tolerance(backend, _TOLERANCE), rel=0)
 
-    def test_every_rank_holds_its_shard_of_the_optimizer(self, devices: int, found: list[dict[str, Any]]) -> None:
+    def test_each_rank_holds_a_shard_of_the_optimizer_state(self, devices: int, found: list[dict[str, Any]]) -> None:
         for way in WAYS:
             held = [told[way]["held"] for told in found]
             whole = found[0][way]["in all"]
             assert sum(held) >= whole
             assert max(held) <= whole / devices + 64  # shards are filled up to a multiple of few numbers
 
-    def test_an_offloaded_optimizer_is_in_host_memory(self, backend: str, found: list[dict[str, Any]]) -> None:
+    def test_offloaded_optimizer_state_is_in_host_memory(self, backend: str, found: list[dict[str, Any]]) -> None:
         chip = northbridge.get(backend).device.type
 
         assert [told["stage 2, offloaded"]["devices"] for told in found] == [["cpu"]] * len(found)
         assert [told["stage 2"]["devices"] for told in found] == [[chip]] * len(found)
 
-    def test_master_weights_of_bfloat16_stay_float32(self, found: list[dict[str, Any]]) -> None:
+    def test_master_weights_stay_float32_in_bfloat16_training(self, found: list[dict[str, Any]]) -> None:
         for told in found:
             if "bfloat16" in told:
                 mixed = told["bfloat16"]

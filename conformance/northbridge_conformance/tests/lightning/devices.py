@@ -72,7 +72,7 @@ class DeviceChoice(NamespaceSuite):
     )
 
     @pytest.mark.parametrize("form", FORMS)
-    def test_devices_takes(self, backend: str, namespace: str, chip: RunResult, form: str) -> None:
+    def test_devices_argument_selects_devices(self, backend: str, namespace: str, chip: RunResult, form: str) -> None:
         everything = range(northbridge.available()[backend])
         indices = {"1": [0], "[1]": [1], "'auto'": everything, "-1": everything}.get(form, [0, 1])
 
@@ -103,10 +103,10 @@ class SecondDevice(NamespaceSuite):
         require(namespace)
         return run(Scenario(backend, namespace, (reference(train),), (1,), models=("mlp",)), environ)
 
-    def test_it_trains_the_weights_of_a_cpu_run(self, differences: Differences) -> None:
+    def test_weights_match_a_cpu_run(self, differences: Differences) -> None:
         assert differences("train mlp", "weights") == []
 
-    def test_memory_is_allocated_there_and_nowhere_else(self, device: northbridge.Device, chip: RunResult) -> None:
+    def test_memory_is_allocated_on_that_device_only(self, device: northbridge.Device, chip: RunResult) -> None:
         root = str(device.root(1))
 
         found = chip.only("train mlp")
@@ -114,7 +114,7 @@ class SecondDevice(NamespaceSuite):
         assert found["root device"] == root
         assert found["in use"] in (None, [root])
 
-    def test_it_is_the_current_one(self, device: northbridge.Device, chip: RunResult) -> None:
+    def test_root_device_is_the_current_device(self, device: northbridge.Device, chip: RunResult) -> None:
         assert chip.only("train mlp")["current device"] == str(device.root(1))
 
 
@@ -133,11 +133,11 @@ class LastDevices(NamespaceSuite):
         require_devices(backend, 4)
         return run(Scenario(backend, namespace, (reference(train),), (2, 3), models=("mlp",)), environ)
 
-    def test_each_rank_trains_on_its_own(self, device: northbridge.Device, chip: RunResult) -> None:
+    def test_each_rank_trains_on_its_own_device(self, device: northbridge.Device, chip: RunResult) -> None:
         roots = [str(device.root(index)) for index in (2, 3)]
 
         assert chip.each("train mlp", "root device") == roots
         assert chip.each("train mlp", "in use") in ([None, None], [[root] for root in roots])
 
-    def test_it_is_the_current_one(self, chip: RunResult) -> None:
+    def test_root_device_is_the_current_device(self, chip: RunResult) -> None:
         assert chip.each("train mlp", "current device") == chip.each("train mlp", "root device")

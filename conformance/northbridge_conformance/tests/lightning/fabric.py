@@ -158,7 +158,7 @@ class FabricTraining(EqualWeights):
 
         assert chip.each("train tied", "parameters") == [tied] * len(chip.ranks("train tied"))
 
-    def test_each_rank_trains_on_a_device_with_an_index(self, device: northbridge.Device, chip: RunResult) -> None:
+    def test_each_rank_trains_on_its_own_device(self, device: northbridge.Device, chip: RunResult) -> None:
         for index, rank in enumerate(chip.ranks("train mlp")):
             name = str(device.root(index))
             assert rank["host"] == rank["root device"] == rank["module device"] == name
@@ -176,31 +176,29 @@ class FabricLoops(UsesSuite):
     )
 
     @pytest.mark.parametrize("way", WAYS)
-    def test_weights_and_learning_rate_are_a_cpu_runs(self, differences: Differences, way: str) -> None:
+    def test_weights_and_learning_rate_match_a_cpu_run(self, differences: Differences, way: str) -> None:
         assert differences("loop", way) == []
 
     @pytest.mark.parametrize("way", [way for way in STEERED if way != "plainly"])
-    def test_it_makes_a_difference(self, chip: RunResult, way: str) -> None:
+    def test_option_changes_the_result(self, chip: RunResult, way: str) -> None:
         assert chip.each("loop", way) != chip.each("loop", "plainly")
 
 
-class Joining(UsesSuite):
+class GradientSync(UsesSuite):
     """Gradients are reduced when the loop asks for it, and ranks may run out of batches at different times."""
 
     runs: Runs = in_each(FABRICS[0], devices=(2,))
     claims: tuple[str, ...] = ("ddp_averaging",)
     advice = "Join sends zeros for ranks that are done: look at all_reduce of numbers of steps, and at broadcast."
 
-    def test_gradients_wait_where_the_loop_says_so(self, chip: RunResult, differences: Differences) -> None:
+    def test_no_backward_sync_delays_gradient_averaging(self, chip: RunResult, differences: Differences) -> None:
         found = chip.each("join", "accumulated")
 
         assert differences("join", "accumulated") == []
         assert found[0]["gradients in between"] != found[1]["gradients in between"]
         assert found[0]["weights"] == found[1]["weights"]
 
-    def test_a_rank_that_has_run_out_of_batches_waits_for_the_other(
-        self, chip: RunResult, differences: Differences
-    ) -> None:
+    def test_join_handles_uneven_numbers_of_batches(self, chip: RunResult, differences: Differences) -> None:
         found = chip.each("join", "joined")
 
         assert differences("join", "joined") == []

@@ -128,31 +128,31 @@ def _loop_failing(host: Any, folder: Path) -> None:
     write(folder, "fail_to_save", host.global_rank, found)
 
 
-class Outlasting(UsesSuite):
+class FailedCheckpoints(UsesSuite):
     """A failed checkpoint raises one error on every rank, and the training may then go on undisturbed."""
 
     runs: Runs = one_and_two_devices(*TRAINERS, *FABRICS)
     claims: tuple[str, ...] = ("checkpoint",)
     advice = "An error while a checkpoint is written must leave the chip usable: look at copies to the host that raise."
 
-    def test_an_unwritable_checkpoint_is_an_error_on_every_rank(self, chip: RunResult) -> None:
+    def test_unwritable_checkpoint_raises_on_every_rank(self, chip: RunResult) -> None:
         first, *others = chip.each("fail_to_save", "said")
 
         assert first[0].startswith("/proc/last.ckpt could not be written: ")
         for said in others:
             assert said[0].startswith("rank 0 could not write /proc/last.ckpt, so all ranks stop: ")
 
-    def test_what_is_not_a_checkpoint_is_an_error(self, chip: RunResult) -> None:
+    def test_loading_an_invalid_checkpoint_raises(self, chip: RunResult) -> None:
         for said in chip.each("fail_to_save", "said"):
             assert ".ckpt could not be read as a checkpoint: " in said[1]
 
-    def test_the_training_goes_on_with_the_same_weights_on_the_chip(self, chip: RunResult, backend: str) -> None:
+    def test_training_continues_with_the_same_weights(self, chip: RunResult, backend: str) -> None:
         for found in chip.ranks("fail_to_save"):
             assert found["weights"][0] == found["weights"][1]
             assert found["devices"] == [northbridge.get(backend).device.type]
 
 
-class UsersCheckpointIO(UsesSuite):
+class CustomCheckpointIO(UsesSuite):
     """A user's CheckpointIO and Lightning's asynchronous one write the weights of the moment of the save."""
 
     runs: Runs = one_and_two_devices(*TRAINERS)
@@ -160,9 +160,9 @@ class UsersCheckpointIO(UsesSuite):
     advice = "Tensors changed before they were written: look at copies to the host that do not block."
 
     @pytest.mark.parametrize("io", ["own", "asynchronous"])
-    def test_it_writes_the_weights_of_the_moment(self, chip: RunResult, io: str) -> None:
+    def test_checkpoint_has_the_weights_of_the_moment_of_saving(self, chip: RunResult, io: str) -> None:
         for found in chip.each("fail_to_save", io):
             assert found == {"as it was": True, "errors": []}
 
-    def test_it_is_given_tensors_on_the_cpu_by_one_rank(self, chip: RunResult, devices: int) -> None:
+    def test_only_one_rank_writes_and_gets_cpu_tensors(self, chip: RunResult, devices: int) -> None:
         assert chip.each("fail_to_save", "own wrote") == [["cpu"], []][:devices]

@@ -146,21 +146,21 @@ class FSDP(NamespaceSuite):
         " bytes, at views, at reduce_scatter_tensor and at streams."
     )
 
-    def test_the_losses_are_those_of_one_process(self, backend: str, devices: int, chip: RunResult) -> None:
+    def test_losses_match_training_in_one_process(self, backend: str, devices: int, chip: RunResult) -> None:
         for found in chip.ranks("train_with_fsdp"):
             assert len(found["losses"]) == (3 if devices == 4 else 2)
             for way, losses in found["losses"].items():
                 expected = pytest.approx(found["alone"], abs=tolerance(backend, _TOLERANCE), rel=0)
                 assert losses == expected, way
 
-    def test_every_rank_holds_a_part_of_the_model_on_its_device(self, backend: str, chip: RunResult) -> None:
+    def test_each_rank_holds_a_shard_of_the_model_on_its_device(self, backend: str, chip: RunResult) -> None:
         root = northbridge.load(backend).device.root
 
         for rank, found in enumerate(chip.ranks("train_with_fsdp")):
             assert found["devices"] == [str(root(rank))]
             assert found["held"] < found["in all"]
 
-    def test_the_ranks_end_with_the_same_weights(self, devices: int, chip: RunResult) -> None:
+    def test_all_ranks_end_with_equal_weights(self, devices: int, chip: RunResult) -> None:
         weights = chip.each("train_with_fsdp", "weights")
 
         assert weights == weights[:1] * devices

@@ -172,14 +172,14 @@ class BridgeHooks(UsesSuite):
         assert [name for name in dict.fromkeys(calls) if name in BEGIN] == list(BEGIN)
         assert calls.index("select") < calls.index("forward")
 
-    def test_the_end_of_backward_step_and_evaluation_is_told(self, chip: RunResult, namespace: str) -> None:
+    def test_hooks_run_after_backward_step_and_evaluation(self, chip: RunResult, namespace: str) -> None:
         calls: list[str] = chip.only("record_calls")["calls"]
 
         told = [name for name in calls[calls.index("forward") :] if name not in BEGIN]
         assert told == [*_BATCH, *_BATCH, "step", "after_step", *(_EVALUATION if namespace in TRAINERS else [])]
 
 
-class UsersEnvironment(UsesSuite):
+class UserSettings(UsesSuite):
     """The user's settings, in the environment and in the process, stay."""
 
     runs: Runs = in_each(*TRAINERS, *FABRICS)
@@ -189,16 +189,16 @@ class UsersEnvironment(UsesSuite):
         " are started."
     )
 
-    def test_prepare_replaces_no_variable_of_the_users(self, chip: RunResult) -> None:
+    def test_prepare_overwrites_no_environment_variable(self, chip: RunResult) -> None:
         found = chip.only("set_variables")
 
         assert found["changed"] == []
         assert found["overwritten"] == []
 
-    def test_a_training_leaves_every_variable_as_it_was(self, chip: RunResult) -> None:
+    def test_training_changes_no_environment_variable(self, chip: RunResult) -> None:
         assert chip.only("record_calls")["changed"] == []
 
-    def test_a_later_process_counts_as_many_devices(
+    def test_child_process_counts_the_same_number_of_devices(
         self, backend: str, environ: dict[str, str], chip: RunResult
     ) -> None:
         added = chip.only("record_calls")["added"]
@@ -208,5 +208,5 @@ class UsersEnvironment(UsesSuite):
 
         assert later == first, f"it inherits {added}"
 
-    def test_a_training_leaves_the_processs_settings(self, chip: RunResult) -> None:
+    def test_training_keeps_process_settings(self, chip: RunResult) -> None:
         assert chip.only("record_calls")["settings"] == {}

@@ -144,12 +144,12 @@ class SyncBatchNormTests(NamespaceSuite):
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     @pytest.mark.parametrize("way", ["argument", "torch's layers"])
-    def test_weights_and_statistics_are_those_of_the_whole_batch(self, backend: str, chip: RunResult, way: str) -> None:
+    def test_weights_and_statistics_match_the_whole_batch(self, backend: str, chip: RunResult, way: str) -> None:
         for found in chip.each("train_normalized", way):
             assert max(found["weights"], found["statistics"]) < _tolerance(backend)
             assert found["layer kept"]
 
-    def test_without_it_each_rank_normalizes_by_its_own_batch(self, chip: RunResult) -> None:
+    def test_plain_batch_norm_differs_from_the_whole_batch(self, chip: RunResult) -> None:
         for found in chip.each("train_normalized", "nothing"):
             assert min(found["weights"], found["statistics"]) > _DIFFERENT
 
@@ -161,7 +161,7 @@ class UnevenSyncBatchNorm(NamespaceSuite):
     claims: tuple[str, ...] = ("sync_batchnorm",)
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
-    def test_outputs_and_statistics_are_of_the_whole_batch(self, chip: RunResult) -> None:
+    def test_outputs_and_statistics_match_the_whole_batch(self, chip: RunResult) -> None:
         for found in chip.each("train_normalized", "uneven"):
             assert max(found.values()) < 1e-5  # a weight's gradients are sums of hundreds
 
@@ -173,6 +173,6 @@ class FabricSyncBatchNorm(NamespaceSuite):
     claims: tuple[str, ...] = ("sync_batchnorm",)
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
-    def test_weights_and_statistics_are_those_of_the_whole_batch(self, backend: str, chip: RunResult) -> None:
+    def test_weights_and_statistics_match_the_whole_batch(self, backend: str, chip: RunResult) -> None:
         for found in chip.each("train_normalized", "torch's layers"):
             assert max(found["weights"], found["statistics"]) < _tolerance(backend)

@@ -149,9 +149,9 @@ class Optimization(UsesSuite):
     )
 
     @pytest.mark.parametrize("way", WAYS)
-    def test_weights_steps_and_learning_rates_are_those_of_a_cpu_run(self, differences: Differences, way: str) -> None:
+    def test_weights_steps_and_learning_rates_match_a_cpu_run(self, differences: Differences, way: str) -> None:
         assert differences("optimize", way) == []
 
     @pytest.mark.parametrize("way", [way for way in WAYS if way != "plainly"])
-    def test_it_makes_a_difference(self, chip: RunResult, way: str) -> None:
+    def test_option_changes_the_result(self, chip: RunResult, way: str) -> None:
         assert chip.each("optimize", way) != chip.each("optimize", "plainly")

@@ -205,7 +205,7 @@ class Precision(NamespaceSuite):
     # Not the Transformer: the CPU's autocast and an accelerator's treat softmax and layer norm differently.
     @shows("bfloat16")
     @pytest.mark.parametrize("model", ["mlp", "convnet"])
-    def test_bf16_mixed_trains_the_weights_of_a_cpu_run(self, differences: Differences, model: str) -> None:
+    def test_bf16_mixed_weights_match_a_cpu_run(self, differences: Differences, model: str) -> None:
         assert differences(f"train_mixed {model}", "weights", dtype="bfloat16") == []
 
     def test_no_autocast_unless_asked(self, chip: RunResult) -> None:
@@ -229,7 +229,7 @@ class Precision(NamespaceSuite):
         assert scales[OVERFLOW + 1] == scales[OVERFLOW] / 2
 
     @shows("float16", "checkpoint")
-    def test_the_scale_is_in_the_checkpoint_and_taken_up(self, chip: RunResult) -> None:
+    def test_resume_restores_the_scale(self, chip: RunResult) -> None:
         assert chip.only("train_scaled resumed")["scale"] == chip.only("train_scaled")["scales"][-1]
 
     @shows("{scores}", "{weights}")
@@ -244,7 +244,7 @@ class Precision(NamespaceSuite):
         assert found == {"scores": [scores], "weights": [weights], "as they began": []}
 
     @shows("float16")
-    def test_steps_without_an_overflow_are_taken(self, chip: RunResult) -> None:
+    def test_steps_without_overflow_update_the_weights(self, chip: RunResult) -> None:
         scales, weights = chip.only("train_scaled")["scales"], chip.only("train_scaled")["weights"]
 
         assert len(set(weights)) == BATCHES

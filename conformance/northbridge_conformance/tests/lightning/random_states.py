@@ -141,16 +141,16 @@ class RandomStates(NamespaceSuite):
             ("taken up within an epoch", "through, resumable"),
         ],
     )
-    def test_the_weights_are_those_of_a_run_that_went_through(
+    def test_resumed_weights_equal_those_of_an_uninterrupted_run(
         self, chip: RunResult, interrupted: str, through: str
     ) -> None:
         assert chip.each("draw_and_resume", interrupted) == chip.each("draw_and_resume", through)
 
-    def test_without_the_states_a_run_draws_other_numbers(self, chip: RunResult) -> None:
+    def test_weights_differ_without_the_saved_random_states(self, chip: RunResult) -> None:
         for found in chip.ranks("draw_and_resume"):
             assert found["taken up without the states"] != found["through"]
 
-    def test_a_run_resumed_by_another_process_draws_the_same(
+    def test_resume_in_another_process_gives_the_same_weights(
         self, backend: str, namespace: str, devices: int, environ: dict[str, str], chip: RunResult
     ) -> None:
         through = chip.each("draw_and_resume", "through")

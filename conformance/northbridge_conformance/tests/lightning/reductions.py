@@ -157,18 +157,18 @@ class Reductions(NamespaceSuite):
         assert [rank[operation]["result"] for rank in found] == [exact] * devices
 
     @pytest.mark.parametrize("operation", OPERATIONS)
-    def test_a_reduction_is_made_in_place(self, devices: int, found: list[dict[str, Any]], operation: str) -> None:
+    def test_a_reduction_is_in_place(self, devices: int, found: list[dict[str, Any]], operation: str) -> None:
         exact = expected(operation, devices, found[0]["large"])
 
         assert [rank[operation]["in place"] for rank in found] == [exact] * devices
 
-    def test_results_stay_on_the_ranks_device(self, chip: RunResult, found: list[dict[str, Any]]) -> None:
+    def test_results_are_on_the_device_of_the_rank(self, chip: RunResult, found: list[dict[str, Any]]) -> None:
         for rank, trained in zip(found, chip.ranks("train mlp"), strict=True):
             assert {rank[operation]["device"] for operation in OPERATIONS} == {trained["root device"]}
             assert rank["gathered on"] == [trained["root device"]]
 
     @shows("all_gather")
-    def test_all_gather_stacks_what_the_ranks_give(self, devices: int, found: list[dict[str, Any]]) -> None:
+    def test_all_gather_stacks_the_tensors_of_all_ranks(self, devices: int, found: list[dict[str, Any]]) -> None:
         given = {"float": FLOATS[:devices], "int64": wholes(found[0]["large"])[:devices]}
 
         stacked = {kind: [list(each) for each in ranks] for kind, ranks in given.items()}
@@ -193,19 +193,19 @@ class LoggedMetrics(NamespaceSuite):
     advice = "Look at the Collective's all_reduce of single numbers, floats and whole ones, and at its barrier."
 
     @pytest.mark.parametrize("reduction", ["mean", "min", "max", "sum"])
-    def test_sync_dist_reduces(self, chip: RunResult, differences: Differences, reduction: str) -> None:
+    def test_sync_dist_reduces_a_float(self, chip: RunResult, differences: Differences, reduction: str) -> None:
         self.check(chip, differences, f"loss {reduction}")
 
-    def test_sync_dist_reduces_a_whole_number(self, chip: RunResult, cpu: RunResult) -> None:
+    def test_sync_dist_reduces_an_integer(self, chip: RunResult, cpu: RunResult) -> None:
         assert chip.each("log_metrics", "errors") == cpu.each("log_metrics", "errors")
 
-    def test_early_stopping_on_an_integer_equals_the_cpus(self, chip: RunResult, cpu: RunResult) -> None:
+    def test_early_stopping_on_an_integer_matches_a_cpu_run(self, chip: RunResult, cpu: RunResult) -> None:
         assert chip.each("log_metrics", "stopped") == cpu.each("log_metrics", "stopped")
         assert chip.each("log_metrics", "epochs") == cpu.each("log_metrics", "epochs")
         assert 0 < chip.each("log_metrics", "stopped")[0] < 19
 
     @pytest.mark.parametrize("metric", ["accuracy", "mean loss"])
-    def test_a_metric_of_torchmetrics_in_the_module(
+    def test_torchmetrics_metric_matches_a_cpu_run(
         self, chip: RunResult, differences: Differences, metric: str
     ) -> None:
         self.check(chip, differences, metric)

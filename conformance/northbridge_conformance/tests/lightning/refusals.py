@@ -90,26 +90,26 @@ class Refusals(NamespaceSuite):
         "A tensor that is not on the chip must be an error of the vendor's kernels, and never be computed on the CPU."
     )
 
-    def test_a_strategy_on_the_cpu(self, backend: str, chip: RunResult) -> None:
+    def test_single_device_strategy_on_the_cpu_raises(self, backend: str, chip: RunResult) -> None:
         found = chip.only("try_unsupported single device on the CPU")
 
         assert found["type"] == "WrongDeviceError"
         assert f"accelerator={backend!r}, but the strategy's root device is 'cpu'" in found["message"]
 
-    def test_a_ddp_strategy_on_the_cpu(self, backend: str, chip: RunResult) -> None:
+    def test_ddp_strategy_on_the_cpu_raises(self, backend: str, chip: RunResult) -> None:
         found = chip.only("try_unsupported DDP on the CPU")
 
         assert found["type"] in ("MisconfigurationException", "ValueError")  # Lightning's own words
         assert f"accelerator set to {backend}" in found["message"]
 
-    def test_a_tensor_that_was_left_on_the_cpu(self, backend: str, chip: RunResult) -> None:
+    def test_tensor_left_on_the_cpu_raises(self, backend: str, chip: RunResult) -> None:
         found = chip.only("try_unsupported tensor left on the CPU")
 
         assert found["type"] == "RuntimeError"
         assert northbridge.get(backend).device.type in found["message"]
 
     @pytest.mark.parametrize("group", ["gloo", "fake"])
-    def test_a_process_group_that_is_not_the_chips_collective(self, backend: str, chip: RunResult, group: str) -> None:
+    def test_process_group_of_another_library_raises(self, backend: str, chip: RunResult, group: str) -> None:
         found = chip.only(f"try_unsupported group of {group}")
 
         own = northbridge.get(backend)

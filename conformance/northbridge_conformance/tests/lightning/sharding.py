@@ -218,14 +218,14 @@ class Sharding(NamespaceSuite):
         " and reduce_scatter_tensor, at the Collective's `averages`, and at views of flat memory."
     )
 
-    def test_the_losses_are_those_of_one_process(self, backend: str, chip: RunResult) -> None:
+    def test_losses_match_training_in_one_process(self, backend: str, chip: RunResult) -> None:
         for found in chip.ranks("train_sharded"):
             ways = [losses for name, losses in found.items() if " x " in name]
             assert len(ways) >= 2
             for losses in ways:
                 assert losses == pytest.approx(found["alone"], abs=tolerance(backend, _TOLERANCE), rel=0)
 
-    def test_every_rank_holds_a_part_of_the_model_on_its_device(
+    def test_each_rank_holds_a_shard_of_the_model_on_its_device(
         self, backend: str, devices: int, chip: RunResult
     ) -> None:
         root = northbridge.load(backend).device.root
@@ -234,7 +234,7 @@ class Sharding(NamespaceSuite):
             assert found["devices"] == [str(root(rank))]
             assert 0 < found["held"] < found["in all"]
 
-    def test_the_ranks_end_with_the_same_weights(self, devices: int, chip: RunResult) -> None:
+    def test_all_ranks_end_with_equal_weights(self, devices: int, chip: RunResult) -> None:
         weights = chip.each("train_sharded", "weights")
 
         assert weights == weights[:1] * devices
@@ -245,7 +245,7 @@ class Sharding(NamespaceSuite):
         for found in chip.ranks("train_sharded"):
             assert found["inside"] == dtypes
 
-    def test_the_shards_of_all_ranks_become_one_plain_file(
+    def test_sharded_checkpoint_consolidates_into_one_file(
         self, namespace: str, chip: RunResult, tmp_path: Path
     ) -> None:
         tool = f"{NAMESPACES[namespace].fabric}.utilities.consolidate_checkpoint"
@@ -272,7 +272,7 @@ class Resharding(NamespaceSuite):
     claims: tuple[str, ...] = ("sharding",)
     advice = "Shards are read into views of tensors on the chip: look at copies into parts of a tensor."
 
-    def test_two_ranks_go_on_with_the_shards_of_four(
+    def test_two_ranks_resume_from_the_shards_of_four(
         self, backend: str, namespace: str, environ: dict[str, str], chip: RunResult
     ) -> None:
         resumed = run(Scenario(backend, namespace, (reference(train_sharded),), 2, resume=str(chip.folder)), environ)

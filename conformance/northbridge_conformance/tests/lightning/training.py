@@ -233,10 +233,10 @@ class TrainingTests(EqualWeights):
     )
 
     @pytest.mark.parametrize("model", MODELS)
-    def test_the_model_keeps_its_weights_when_it_leaves_the_chip(self, chip: RunResult, model: str) -> None:
+    def test_model_keeps_its_weights_after_teardown(self, chip: RunResult, model: str) -> None:
         assert chip.only(f"after train {model}")["weights"] == chip.only(f"train {model}")["weights"]
 
-    def test_the_model_trains_on_a_device_with_an_index(self, backend: str, chip: RunResult) -> None:
+    def test_model_trains_on_device_0(self, backend: str, chip: RunResult) -> None:
         found = chip.only("train mlp")
 
         device = str(northbridge.load(backend).device.root(0))
@@ -250,24 +250,20 @@ class TrainingTests(EqualWeights):
         assert chip.only("train tied")["parameters"] == tied
         assert chip.only("after train tied")["parameters"] == tied
 
-    def test_fit_validate_and_test_log_what_they_log_on_the_cpu(
-        self, chip: RunResult, differences: Differences
-    ) -> None:
+    def test_metrics_of_fit_validate_and_test_match_a_cpu_run(self, chip: RunResult, differences: Differences) -> None:
         for stage in ("fit", "validate", "test"):
             assert differences("run_stages", stage) == []
         assert set(chip.only("run_stages")["fit"]) == {"loss", "validation loss"}
 
-    def test_predictions_are_those_of_a_cpu_run_and_lie_on_the_cpu(
-        self, chip: RunResult, differences: Differences
-    ) -> None:
+    def test_predictions_match_a_cpu_run_and_are_on_the_cpu(self, chip: RunResult, differences: Differences) -> None:
         assert chip.only("run_stages")["prediction devices"] == ["cpu"]
         assert differences("run_stages", "predictions") == []
 
-    def test_two_optimizers_by_manual_optimization(self, differences: Differences) -> None:
+    def test_manual_optimization_with_two_optimizers(self, differences: Differences) -> None:
         assert differences("optimize_manually") == []
 
     @shows("memory_stats")
-    def test_the_device_stats_monitor_logs_the_chips_memory(self, chip: RunResult) -> None:
+    def test_device_stats_monitor_logs_memory_statistics(self, chip: RunResult) -> None:
         columns = chip.only("log_device_stats")["columns"]
 
         assert chip.only("log_device_stats")["statistics"]
@@ -276,13 +272,11 @@ class TrainingTests(EqualWeights):
         assert any(name.startswith("DeviceStatsMonitor.") and number > 0 for name, number in columns.items())
 
     @pytest.mark.parametrize("search", ["power", "binsearch"])
-    def test_the_search_for_a_batch_size_ends_where_the_chip_is_full(
-        self, chip: RunResult, cpu: RunResult, search: str
-    ) -> None:
+    def test_batch_size_finder_stops_at_out_of_memory(self, chip: RunResult, cpu: RunResult, search: str) -> None:
         assert chip.only("tune")[search] == cpu.only("tune")[search]
         assert 15 <= chip.only("tune")[search] <= 16  # newer releases leave a margin
 
-    def test_the_search_for_a_learning_rate_equals_the_cpus(
+    def test_learning_rate_finder_matches_a_cpu_run(
         self, chip: RunResult, cpu: RunResult, differences: Differences
     ) -> None:
         found = chip.only("tune")
@@ -306,7 +300,7 @@ class RepeatedTraining(UsesSuite):
     """The allowed growth between the first and the last training."""
 
     @shows("memory_stats")
-    def test_they_leave_nothing_on_the_chip(self, backend: str, chip: RunResult) -> None:
+    def test_repeated_trainings_leave_no_device_memory_in_use(self, backend: str, chip: RunResult) -> None:
         reject_without(backend, "memory_stats")
         held = chip.only("train_repeatedly")["held"]
 

@@ -96,7 +96,7 @@ class WeightsAgreementTests(NamespaceSuite):
         " integers, which compare the digests."
     )
 
-    def test_ranks_that_agree_train_to_the_end(self, chip: RunResult) -> None:
+    def test_ranks_with_equal_weights_train_to_the_end(self, chip: RunResult) -> None:
         for found in chip.each("compare_weights", "whole"):
             assert found["agreed at"] == found["steps"] == 8
             assert not found["message"]
@@ -115,7 +115,7 @@ class FabricWeightsAgreement(NamespaceSuite):
     runs: Runs = in_each(*FABRICS, devices=(2,))
     advice = "As for a Trainer's: look at all_gather and all_reduce of whole numbers."
 
-    def test_the_rank_that_differs_is_named_on_every_rank(self, chip: RunResult) -> None:
+    def test_a_differing_rank_is_named_on_every_rank(self, chip: RunResult) -> None:
         for found in chip.each("compare_weights", "changed"):
             assert found["ranks"] == [1]
             assert found["agreed at"] == 1

@@ -23,42 +23,42 @@ class Declaration(PluginSuite):
         " northbridge.no('why') and northbridge.unknown."
     )
 
-    def test_the_device_type_is_one_that_torch_can_take(self, declared: dict[str, Any]) -> None:
+    def test_device_type_is_a_valid_torch_name(self, declared: dict[str, Any]) -> None:
         found = literal_eval(declared["type"])
 
         assert isinstance(found, str)
         assert is_wellformed(found)
         assert found not in ("cpu", "meta", "privateuseone")
 
-    def test_the_collective_is_one_that_torch_can_take(self, declared: dict[str, Any]) -> None:
+    def test_collective_is_a_valid_torch_name(self, declared: dict[str, Any]) -> None:
         found = literal_eval(declared["collective"])
 
         assert isinstance(found, str)
         assert is_wellformed(found)  # torch.distributed writes names in lower case
         assert found not in ("fake", "gloo", "undefined")  # these do not carry a chip's tensors
 
-    def test_the_vendors_package_is_a_name_that_can_be_imported(self, declared: dict[str, Any]) -> None:
+    def test_vendor_package_is_a_valid_module_name(self, declared: dict[str, Any]) -> None:
         package = declared["package"]
 
         assert package is None or all(part.isidentifier() for part in package.split("."))
 
-    def test_every_claim_is_a_claim(self, declared: dict[str, Any]) -> None:
+    def test_every_claim_has_a_valid_value(self, declared: dict[str, Any]) -> None:
         found = {name: value for name, value in declared["capabilities"].items() if name not in FACTS}
 
         assert {name: value for name, value in found.items() if value[0] != "Claim"} == {}
         assert {name: value for name, value in found.items() if value[1] not in ("yes", "no", "unknown")} == {}
         assert {name: value for name, value in found.items() if not isinstance(value[2], str)} == {}
 
-    def test_whatever_is_denied_has_a_reason(self, declared: dict[str, Any]) -> None:
+    def test_every_denied_claim_has_a_reason(self, declared: dict[str, Any]) -> None:
         denied = {name: value for name, value in declared["capabilities"].items() if value[1] == "no"}
 
         assert [name for name, value in denied.items() if not value[2].strip()] == []
 
-    def test_facts_are_yes_or_no(self, declared: dict[str, Any]) -> None:
+    def test_facts_are_booleans(self, declared: dict[str, Any]) -> None:
         for fact in FACTS:
             assert declared["capabilities"][fact] in (["bool", "True"], ["bool", "False"])
 
-    def test_it_says_the_same_when_it_is_asked_again(self, declared: dict[str, Any]) -> None:
+    def test_repeated_declaration_is_the_same(self, declared: dict[str, Any]) -> None:
         assert declared["parts again"]
         assert declared["capabilities again"] == declared["capabilities"]
 
@@ -71,7 +71,7 @@ class PluginMetadata(PluginSuite):
         ' "northbridge.backends"; and at the hook northbridge_backend() of the module that it names.'
     )
 
-    def test_one_distribution_announces_the_name(self, backend: str) -> None:
+    def test_exactly_one_distribution_declares_the_name(self, backend: str) -> None:
         found = [str(plugin) for plugin in northbridge.installed() if plugin.name == backend]
 
         assert len(found) == 1, f"{backend!r} is announced by {found or 'no distribution'}"
@@ -80,17 +80,17 @@ class PluginMetadata(PluginSuite):
         assert re.fullmatch(r"[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]", plugin.distribution)
         assert str(Version(plugin.version))
 
-    def test_the_name_is_one_that_lightning_can_take(self, backend: str) -> None:
+    def test_the_name_is_a_valid_accelerator_name(self, backend: str) -> None:
         assert is_wellformed(backend)
         assert backend not in LIGHTNING_NAMES
 
-    def test_the_entry_point_names_a_module_and_nothing_in_it(self, plugin: northbridge.Plugin) -> None:
+    def test_entry_point_names_a_module_without_an_attribute(self, plugin: northbridge.Plugin) -> None:
         assert all(part.isidentifier() for part in plugin.module.split(".")), plugin.module
 
     def test_the_module_declares_a_backend_of_that_name(self, backend: str, declared: dict[str, Any]) -> None:
         assert declared["name"] == backend
 
-    def test_it_was_written_for_this_version_of_the_api(self, declared: dict[str, Any]) -> None:
+    def test_plugin_is_written_for_this_api_version(self, declared: dict[str, Any]) -> None:
         written_for, spoken_here = declared["api"]
 
         assert written_for == spoken_here

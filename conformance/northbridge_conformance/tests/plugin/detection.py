@@ -27,16 +27,16 @@ class MissingSoftware(PluginSuite):
         hidden = {"NORTHBRIDGE_SIMULATE": "", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if package else {}
         return ask("plugin:miss_software", backend, package, trainer_namespace(), environ={**environ, **hidden}).facts
 
-    def test_it_is_declared_all_the_same(self, backend: str, found: dict[str, Any]) -> None:
+    def test_backend_is_declared_without_the_software(self, backend: str, found: dict[str, Any]) -> None:
         assert found["declared"] == ["", repr(backend)]
 
-    def test_to_look_for_devices_is_harmless(self, found: dict[str, Any]) -> None:
+    def test_detection_works_or_says_the_software_is_missing(self, found: dict[str, Any]) -> None:
         kind, said = found["detected"]
 
         assert kind in ("", "SoftwareMissingError"), said
         assert found["available"][0] == "", found["available"][1]
 
-    def test_to_load_it_names_what_is_missing(
+    def test_load_names_the_missing_package(
         self, backend: str, found: dict[str, Any], declared: dict[str, Any]
     ) -> None:
         kind, said = found["loaded"]
@@ -48,7 +48,7 @@ class MissingSoftware(PluginSuite):
             assert repr(backend) in said
             assert (declared["package"] or "").partition(".")[0] in said
 
-    def test_a_trainer_names_what_is_missing(
+    def test_trainer_names_the_missing_package(
         self, backend: str, found: dict[str, Any], declared: dict[str, Any]
     ) -> None:
         if declared["package"] is not None:
@@ -70,7 +70,7 @@ class MissingHardware(PluginSuite):
         """The error of a Trainer, the available backends, and the error of loading if the Trainer found no software."""
         return ask("plugin:miss_hardware", backend, trainer_namespace(), environ=environ).facts
 
-    def test_a_trainer_says_that_there_is_no_such_device(self, backend: str, found: dict[str, Any]) -> None:
+    def test_trainer_reports_missing_hardware_or_software(self, backend: str, found: dict[str, Any]) -> None:
         kind, said = found["trainer"]
 
         if kind == "SoftwareMissingError":  # a Trainer looks for the software if no device is found
@@ -80,7 +80,7 @@ class MissingHardware(PluginSuite):
             assert kind == "HardwareMissingError", said
             assert f"accelerator={backend!r}: no hardware" in said
 
-    def test_it_is_not_available(self, backend: str, found: dict[str, Any]) -> None:
+    def test_backend_is_not_available(self, backend: str, found: dict[str, Any]) -> None:
         assert found["detected"] == 0
         assert backend not in found["available"]
 
@@ -93,7 +93,7 @@ class Detection(PluginSuite):
         " or software; at Device.count(); and at is_available() and device_count() of the vendor's torch module."
     )
 
-    def test_it_answers_with_a_number_if_software_is_installed(self, detected: dict[str, Any]) -> None:
+    def test_detect_returns_a_number_if_software_is_installed(self, detected: dict[str, Any]) -> None:
         number, again = detected["detected"]
 
         if detected["installed"]:
@@ -103,22 +103,22 @@ class Detection(PluginSuite):
             assert isinstance(number, int) or number.startswith("SoftwareMissingError: "), number
         assert again == number
 
-    def test_it_imports_neither_torch_nor_the_vendors_package(
+    def test_detect_imports_neither_torch_nor_the_vendor_package(
         self, detected: dict[str, Any], declared: dict[str, Any]
     ) -> None:
         assert not set(detected["modules"]) & (HEAVY | {(declared["package"] or "").partition(".")[0]})
 
-    def test_it_is_available_where_devices_are(self, backend: str, detected: dict[str, Any]) -> None:
+    def test_available_devices_are_those_detected(self, backend: str, detected: dict[str, Any]) -> None:
         number = detected["detected"][0]
 
         assert detected["available"].get(backend, 0) == (number if isinstance(number, int) else 0)
 
-    def test_the_loaded_device_counts_as_many(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+    def test_loaded_device_count_equals_detection(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
         if not is_unsupported(loaded, detected):
             for look in loaded["looks"]:
                 assert look["count"] == repr(detected["detected"][0])
 
-    def test_the_vendors_module_is_available_where_devices_are(
+    def test_is_available_of_the_torch_module_matches_detection(
         self, loaded: dict[str, Any], detected: dict[str, Any]
     ) -> None:
         if not is_unsupported(loaded, detected):

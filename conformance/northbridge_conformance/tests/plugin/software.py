@@ -33,9 +33,7 @@ class PluginImport(PluginSuite):
         """The modules and traces of the import."""
         return ask("plugin:import_module", plugin.module, environ=environ)
 
-    def test_it_takes_no_longer_than_fifty_milliseconds(
-        self, plugin: northbridge.Plugin, environ: dict[str, str]
-    ) -> None:
+    def test_import_costs_at_most_50_milliseconds(self, plugin: northbridge.Plugin, environ: dict[str, str]) -> None:
         # Other processes can only make it slower.
         answer = ask_again("plugin:import_module", plugin.module, environ=environ)
         seconds: float = answer.facts["seconds"]
@@ -49,23 +47,23 @@ class PluginImport(PluginSuite):
         assert seconds <= MOST_SECONDS, f"it brings {', '.join(sorted(tops(answer)))}"
         assert clock <= MOST_WAITED, "it waits for something"
 
-    def test_it_brings_neither_torch_nor_lightning(self, imported: Answer) -> None:
+    def test_import_loads_neither_torch_nor_lightning(self, imported: Answer) -> None:
         assert not tops(imported) & HEAVY
 
-    def test_it_does_not_bring_the_vendors_package(self, imported: Answer, declared: dict[str, Any]) -> None:
+    def test_import_does_not_load_the_vendor_package(self, imported: Answer, declared: dict[str, Any]) -> None:
         assert _top(declared["package"]) not in tops(imported)
 
-    def test_its_declaration_brings_neither_of_them(self, declared: dict[str, Any]) -> None:
+    def test_declaration_loads_neither_torch_nor_vendor_package(self, declared: dict[str, Any]) -> None:
         assert not set(declared["modules"]) & (HEAVY | {_top(declared["package"])})
 
-    def test_it_prints_nothing(self, imported: Answer) -> None:
+    def test_import_prints_nothing(self, imported: Answer) -> None:
         assert imported.said == ""
 
-    def test_it_starts_no_thread_and_no_process(self, imported: Answer) -> None:
+    def test_import_starts_no_thread_and_no_process(self, imported: Answer) -> None:
         assert imported.facts["threads"] == 1
         assert imported.facts["children"] == []
 
-    def test_it_leaves_the_environment_and_the_path_of_imports_alone(self, imported: Answer) -> None:
+    def test_import_keeps_the_environment_and_sys_path(self, imported: Answer) -> None:
         assert imported.facts["variables"] == []
         assert imported.facts["path"] == []
 
@@ -86,26 +84,28 @@ class SoftwareLoading(PluginSuite):
         " northbridge.keep_environment() around an import that writes."
     )
 
-    def test_it_is_loaded_or_says_what_is_missing(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+    def test_load_works_or_says_what_is_missing(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
         assert is_unsupported(loaded, detected) or loaded["looks"][0]["device"]
 
-    def test_to_load_it_again_changes_nothing(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+    def test_second_load_changes_nothing(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
         if not is_unsupported(loaded, detected):
             assert loaded["loaded again"] == "None"
             first, again = loaded["looks"]
             assert again == first
             assert loaded["same objects"]
 
-    def test_device_defaults_find_their_functions(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+    def test_device_defaults_find_their_torch_functions(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
         # A module of torch's own is here even where the chip's software is missing.
         if not is_unsupported(loaded, detected) or "broken defaults" in loaded:
             assert loaded["broken defaults"] == []
 
-    def test_autocast_accepts_dtypes_not_denied(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+    def test_autocast_accepts_each_dtype_that_is_not_denied(
+        self, loaded: dict[str, Any], detected: dict[str, Any]
+    ) -> None:
         if not is_unsupported(loaded, detected):
             assert {name: problem for name, problem in loaded["mixed precision"].items() if problem} == {}
 
-    def test_what_a_process_has_once_stays_as_it_was(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+    def test_load_keeps_process_state(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
         if is_unsupported(loaded, detected):
             return
         before, after = loaded["states"]
@@ -113,13 +113,13 @@ class SoftwareLoading(PluginSuite):
         # For example, a seed that the user set before building the Trainer must stay.
         assert {name: [before[name], after[name]] for name in before if after[name] != before[name]} == {}
 
-    def test_it_tells_no_process_that_it_is_a_rank(self, loaded: dict[str, Any]) -> None:
+    def test_load_sets_no_launcher_variables(self, loaded: dict[str, Any]) -> None:
         # MASTER_PORT, for example, would reach every job on this machine and every process that a user starts.
         written = {name: values for name, values in loaded["variables"].items() if tells_of_a_launcher(name)}
 
         assert written == {}
 
-    def test_it_sets_no_variable_of_other_software(self, loaded: dict[str, Any]) -> None:
+    def test_load_sets_no_variables_of_other_software(self, loaded: dict[str, Any]) -> None:
         # Every process that this one starts would obey it.
         assert {name: values for name, values in loaded["variables"].items() if is_read_by_others(name)} == {}
 
@@ -136,7 +136,7 @@ class SoftwareLoading(PluginSuite):
         written = {name: now for name, (_, now) in loaded["variables"].items() if not name.startswith("_")}
         return {**_OF_THE_USER, **{name: _another(now or "") for name, now in written.items()}}
 
-    def test_what_the_user_has_set_wins(
+    def test_load_overwrites_no_environment_variable(
         self, backend: str, environ: dict[str, str], user_variables: dict[str, str], place: tuple[str, str]
     ) -> None:
         found = ask("software:load", backend, *place, environ=environ, user=user_variables).facts
@@ -164,27 +164,27 @@ class Pickling(PluginSuite):
     )
 
     @pytest.mark.parametrize("part", _PARTS)
-    def test_it_can_be_pickled_when_it_is_declared(self, loaded: dict[str, Any], part: str) -> None:
+    def test_declared_backend_can_be_pickled(self, loaded: dict[str, Any], part: str) -> None:
         kind, text = loaded["pickles"]["declared"][part]
 
         assert kind == "pickle", text
 
     @pytest.mark.parametrize("part", _PARTS)
-    def test_it_can_be_pickled_when_it_is_loaded(self, loaded: dict[str, Any], part: str) -> None:
+    def test_loaded_backend_can_be_pickled(self, loaded: dict[str, Any], part: str) -> None:
         # If the software is missing, the backend is as declared.
         kind, text = loaded["pickles"].get("loaded", loaded["pickles"]["declared"])[part]
 
         assert kind == "pickle", text
 
     @pytest.mark.parametrize("when", ["declared", "loaded"])
-    def test_another_process_finds_its_own(
+    def test_unpickling_finds_the_backend_of_the_process(
         self, backend: str, environ: dict[str, str], loaded: dict[str, Any], when: Literal["declared", "loaded"]
     ) -> None:
         found = _open(backend, environ, loaded, when)
 
         assert {part: found.get(part) for part in _PARTS} == dict.fromkeys(_PARTS, "as declared here")
 
-    def test_to_unpickle_it_loads_nothing(
+    def test_unpickling_imports_neither_torch_nor_vendor_package(
         self, backend: str, environ: dict[str, str], loaded: dict[str, Any], declared: dict[str, Any]
     ) -> None:
         found = _open(backend, environ, loaded, "loaded")

@@ -78,31 +78,31 @@ END = ", northbridge.Capabilities(simulated=True))"
 
 WRONG = {
     "imports_torch": Wrong(
-        TOP, f"import torch\n{TOP}", "PluginImport::test_it_brings_neither_torch_nor_lightning", "'torch'"
+        TOP, f"import torch\n{TOP}", "PluginImport::test_import_loads_neither_torch_nor_lightning", "'torch'"
     ),
     "takes_its_time": Wrong(
         TOP,
         f"import time\nwhile time.process_time() < 0.4: pass\n{TOP}",
-        "PluginImport::test_it_takes_no_longer_than_fifty_milliseconds",
+        "PluginImport::test_import_costs_at_most_50_milliseconds",
         "<= 0.05",
     ),
-    "greets": Wrong(TOP, f"print('Anvil 3.1')\n{TOP}", "PluginImport::test_it_prints_nothing", "Anvil 3.1"),
+    "greets": Wrong(TOP, f"print('Anvil 3.1')\n{TOP}", "PluginImport::test_import_prints_nothing", "Anvil 3.1"),
     "starts_a_thread": Wrong(
         TOP,
         f"import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n{TOP}",
-        "PluginImport::test_it_starts_no_thread_and_no_process",
+        "PluginImport::test_import_starts_no_thread_and_no_process",
         "2 == 1",
     ),
     "starts_a_process": Wrong(
         TOP,
         f"import subprocess\nsubprocess.Popen(['sleep', '30'])\n{TOP}",
-        "PluginImport::test_it_starts_no_thread_and_no_process",
+        "PluginImport::test_import_starts_no_thread_and_no_process",
         "'sleep'",
     ),
     "writes_at_import": Wrong(
         TOP,
         f"import os\nos.environ['ANVIL_MODE'] = '1'\n{TOP}",
-        "PluginImport::test_it_leaves_the_environment_and_the_path_of_imports_alone",
+        "PluginImport::test_import_keeps_the_environment_and_sys_path",
         "ANVIL_MODE",
     ),
     "raises_at_import": Wrong(
@@ -120,108 +120,111 @@ WRONG = {
     "later_api": Wrong(
         END,
         f"{END[:-1]}, api=2)",
-        "PluginMetadata::test_it_was_written_for_this_version_of_the_api",
+        "PluginMetadata::test_plugin_is_written_for_this_api_version",
         "needs plugin API 2",
     ),
     "device_is_the_cpu": Wrong(
-        'type = "anvil"', 'type = "cpu"', "Declaration::test_the_device_type_is_one_that_torch_can_take", "'cpu' not in"
+        'type = "anvil"', 'type = "cpu"', "Declaration::test_device_type_is_a_valid_torch_name", "'cpu' not in"
     ),
     "module_of_torchs_lacks_a_name": Wrong(
         _PARTS,
         _PARTS.replace("anvil", "mtia").replace(
             "return 2", "return 0\n\n    def missing(self):\n        return 'no mtia'"
         ),
-        "SoftwareLoading::test_device_defaults_find_their_functions",
+        "SoftwareLoading::test_device_defaults_find_their_torch_functions",
         "Chip.label() calls torch.mtia.get_device_name",
     ),
     "collective_in_capitals": Wrong(
-        'name = "acl"', 'name = "ACL"', "Declaration::test_the_collective_is_one_that_torch_can_take", "'ACL'"
+        'name = "acl"', 'name = "ACL"', "Declaration::test_collective_is_a_valid_torch_name", "'ACL'"
     ),
     "a_claim_is_true": Wrong(
         END,
         f"{END[:-2]}, bfloat16=True))",
-        "Declaration::test_every_claim_is_a_claim",
+        "Declaration::test_every_claim_has_a_valid_value",
         "Capabilities(bfloat16=True): expected northbridge.yes",
     ),
     "simulated_is_one": Wrong(
         "simulated=True",
         "simulated=1",
-        "Declaration::test_facts_are_yes_or_no",
+        "Declaration::test_facts_are_booleans",
         "Capabilities(simulated=1): expected True or False",
     ),
     "detect_raises": Wrong(
         DETECT,
         "        raise OSError('no driver')\n",
-        "Detection::test_it_answers_with_a_number_if_software_is_installed",
+        "Detection::test_detect_returns_a_number_if_software_is_installed",
         "detect() raised OSError: no driver",
     ),
     "detect_imports_torch": Wrong(
         DETECT,
         f"        import torch\n{DETECT}",
-        "Detection::test_it_imports_neither_torch_nor_the_vendors_package",
+        "Detection::test_detect_imports_neither_torch_nor_the_vendor_package",
         "'torch'",
     ),
     "counts_wrong": Wrong(
-        DETECT, "        return 3\n", "Detection::test_the_loaded_device_counts_as_many", "'2' == '3'"
+        DETECT, "        return 3\n", "Detection::test_loaded_device_count_equals_detection", "'2' == '3'"
     ),
     "is_available_raises": Wrong(
-        "lambda: True", "lambda: 1 // 0", "Detection::test_the_vendors_module_is_available_where_devices_are", "ZeroDiv"
+        "lambda: True",
+        "lambda: 1 // 0",
+        "Detection::test_is_available_of_the_torch_module_matches_detection",
+        "ZeroDiv",
     ),
     "is_never_available": Wrong(
-        "lambda: True", "lambda: False", "Detection::test_the_vendors_module_is_available_where_devices_are", "'False'"
+        "lambda: True", "lambda: False", "Detection::test_is_available_of_the_torch_module_matches_detection", "'False'"
     ),
     "loads_once": Wrong(
         '        if not hasattr(torch, "anvil"):\n    ',
         "",
-        "SoftwareLoading::test_to_load_it_again_changes_nothing",
+        "SoftwareLoading::test_second_load_changes_nothing",
         "already been registered",
     ),
     "cannot_be_loaded": Wrong(
         LOAD,
         "        raise OSError('libanvil.so.3')\n",
-        "SoftwareLoading::test_it_is_loaded_or_says_what_is_missing",
+        "SoftwareLoading::test_load_works_or_says_what_is_missing",
         "libanvil.so.3",
     ),
     "overwrites": Wrong(
         LOAD,
         f"        import os\n        os.environ['ANVIL_CARDS'] = '0'\n{LOAD}",
-        "SoftwareLoading::test_what_the_user_has_set_wins[alone]",
+        "SoftwareLoading::test_load_overwrites_no_environment_variable[alone]",
         "{'ANVIL_CARDS': ['1', '0']}",
     ),
     "overwrites_anybodys": Wrong(
         LOAD,
         f"        import os\n        os.environ['OMP_NUM_THREADS'] = '1'\n{LOAD}",
-        "SoftwareLoading::test_what_the_user_has_set_wins[alone]",
+        "SoftwareLoading::test_load_overwrites_no_environment_variable[alone]",
         "{'OMP_NUM_THREADS': ['3', '1']}",
     ),
     "makes_ranks": Wrong(
         LOAD,
         f"        import os\n        os.environ.setdefault('MASTER_PORT', '12345')\n{LOAD}",
-        "SoftwareLoading::test_it_tells_no_process_that_it_is_a_rank",
+        "SoftwareLoading::test_load_sets_no_launcher_variables",
         "'MASTER_PORT': [None, '12345']",
     ),
     "holds_a_lock": Wrong(
         'name = "acl"\n',
         'name = "acl"\n\n    def __init__(self):\n        import threading\n        self.lock = threading.Lock()\n',
-        "Pickling::test_it_can_be_pickled_when_it_is_declared[collective]",
+        "Pickling::test_declared_backend_can_be_pickled[collective]",
         "cannot pickle '_thread.lock' object",
     ),
     "holds_a_file_when_loaded": Wrong(
         LOAD,
         f"        self.driver = open('/dev/null')\n{LOAD}",
-        "Pickling::test_it_can_be_pickled_when_it_is_loaded[bridge]",
+        "Pickling::test_loaded_backend_can_be_pickled[bridge]",
         "cannot pickle '_io.TextIOWrapper' object",
     ),
     "package_is_not_named": Wrong(
         DETECT,
         f"{DETECT}\n    def missing(self):\n        return 'it is not here'\n",
-        "MissingSoftware::test_to_load_it_names_what_is_missing",
+        "MissingSoftware::test_load_names_the_missing_package",
         "assert 'torch_anvil' in",
     ),
     "detect_needs_the_package": Wrong(
         DETECT,
         f"        import torch_anvil\n{DETECT}",
-        "MissingSoftware::test_to_look_for_devices_is_harmless",
+        "MissingSoftware::test_detection_works_or_says_the_software_is_missing",
         "No module named 'torch_anvil'",
     ),
 }
