@@ -6,6 +6,7 @@ import ast
 import importlib
 import json
 import os
+import pkgutil
 import shutil
 import sys
 from abc import ABCMeta
@@ -23,7 +24,9 @@ from northbridge.lightning.corrections import relies_on, table
 from northbridge.lightning.corrections.relies_on import RELIES_ON, Reliance
 from northbridge.lightning.corrections.table import CORRECTIONS, Correction
 from northbridge.lightning.namespaces import NAMESPACES, Namespace, Stock
+from northbridge_conformance import tests
 from northbridge_conformance.runs import hosts
+from northbridge_conformance.suite import Suite
 
 ROOT = Path(__file__).parents[4]
 LIGHTNING = Path(lightning.__file__).parent
@@ -52,7 +55,7 @@ OF_OTHERS = {
 @pytest.mark.parametrize("room", ["core/northbridge/lightning", "conformance", "backends"])
 def test_every_private_name_in_our_sources_is_listed(room: str) -> None:
     of_lightning = private_names(LIGHTNING) - set(OF_OTHERS)
-    paths = [path for path in (ROOT / room).rglob("*.py") if "tests" not in path.relative_to(ROOT / room).parts]
+    paths = [path for path in (ROOT / room).rglob("*.py") if "tests" not in path.relative_to(ROOT / room).parts[1:2]]
     found = {(path.name, name) for path in paths for name in names_of_others(ast.parse(path.read_text()))}
 
     assert {(path, name) for path, name in found if name in of_lightning and name not in NAMED} == set()
@@ -69,12 +72,10 @@ def test_every_private_name_of_our_classes_is_listed(namespace: Namespace) -> No
 
 
 def test_the_suites_modules_use_no_private_name(trainer_namespace: Namespace) -> None:
-    programs = sorted((ROOT / "conformance/northbridge_conformance/rank_programs").glob("*.py"))
-    modules = [
-        hosts,
-        *(importlib.import_module(f"northbridge_conformance.rank_programs.{each.stem}") for each in programs),
-    ]
-    mixins = {each for module in modules for each in vars(module).values() if isinstance(each, ABCMeta)} - {Stock}
+    behaviours = pkgutil.walk_packages(tests.__path__, f"{tests.__name__}.")
+    modules = [hosts, *(importlib.import_module(each.name) for each in behaviours)]
+    found = {each for module in modules for each in vars(module).values() if isinstance(each, ABCMeta)}
+    mixins = {each for each in found if each is not Stock and not issubclass(each, Suite)}
 
     assert {"_Classifier", "_Pictures", "_Wrapped"} <= {each.__name__ for each in mixins}
     for mixin in mixins:
