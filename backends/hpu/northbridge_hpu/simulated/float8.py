@@ -155,13 +155,18 @@ def fp8_autocast(enabled: bool = False, fp8_recipe: DelayedScaling | None = None
         _recipes.pop()
 
 
+def is_fp8_enabled() -> bool:
+    """Return True inside an ``fp8_autocast`` that is enabled."""
+    return _recipes[-1] is not None
+
+
 class FP8GlobalStateManager:
     """The state of ``fp8_autocast``, as a class."""
 
     @classmethod
     def is_fp8_enabled(cls) -> bool:
         """Return True inside an ``fp8_autocast`` that is enabled."""
-        return _recipes[-1] is not None
+        return is_fp8_enabled()
 
 
 class _Scale:
