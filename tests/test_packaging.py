@@ -461,12 +461,6 @@ def test_a_backend_asks_northbridge_for_public_names_alone(name: str) -> None:
     assert wrong == []
 
 
-def test_the_core_imports_no_backend() -> None:
-    files = [file for file in python_files(CORE) if file != CORE / "conformance.py"]  # the suite's levels' old name
-
-    assert [(file, name) for file in files for name, _ in imports(file) if name.startswith("northbridge_")] == []
-
-
 @pytest.mark.parametrize("folder", [CORE, ROOT / "backends" / "cpu_sim"], ids=["core", "simulated chip"])
 def test_what_serves_every_vendor_names_none(folder: Path) -> None:
     named = [

@@ -156,6 +156,7 @@ from pathlib import Path
 from northbridge.lightning.corrections import relies_on, table
 from northbridge.lightning.namespaces import NAMESPACES
 
+sys.dont_write_bytecode = True  # its files tell two texts of one size and one second apart by nothing
 told, kept, read = [], {}, relies_on._read
 relies_on._read = lambda module: kept[module] if module in kept else kept.setdefault(module, read(module))
 
