@@ -43,8 +43,8 @@ COMMANDS = [
 """The commands of ours in fences that show a terminal, each with what it prints."""
 
 
-APART = [f"northbridge-{file.parent.name}" for file in (ROOT / "backends").glob("*/pyproject.toml")]
-"""Distributions of their own, which a page shows only if it names them."""
+APART = ["northbridge-npu", "northbridge-xpu"]
+"""Distributions that a page shows only if it names them."""
 
 
 def _environ(page: str, install: Install) -> dict[str, str]:

@@ -72,7 +72,7 @@ class Predecessor:
         ours = "northbridge.lightning.pytorch"
         version = northbridge.installed()[0].version
         said = (
-            f"accelerator={sim.name!r} is served by backend {sim.name!r} (northbridge {version});"
+            f"accelerator={sim.name!r} is served by backend {sim.name!r} (northbridge-{sim.name} {version});"
             f" {self.predecessor!r} is installed too, and is not used:"
             f" pip uninstall {self.predecessor.replace('_', '-')}"
         )
