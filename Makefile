@@ -46,6 +46,7 @@ zoo: setup chips engines ## train models that people train on three simulated ch
 	@$(RUN)/python -m tests.zoo
 
 soak: setup ## train under faults at random moments, and look for what goes wrong: MINUTES=60 CHIP=cpu_sim
+	@$(if $(filter-out cpu_sim,$(CHIP)),NORTHBRIDGE_SIMULATE=$(CHIP)) $(RUN)/python -c "import northbridge; northbridge.load('$(or $(CHIP),cpu_sim)')"
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),60) $(or $(CHIP),cpu_sim)
 
 gpu: ## run examples/vendor_cuda on this machine's GPU, offline and in nine minutes; after `make gpu-wheels`

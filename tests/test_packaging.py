@@ -163,6 +163,7 @@ def test_wheels_announce_their_entry_points(wheels: dict[str, Path]) -> None:
         "northbridge.backends": backends,
         "northbridge.commands": {"conformance": "northbridge_conformance.commands:app"},
         "northbridge.distributions": backends,  # an error names what to install
+        "northbridge.float8_inference": {"hpu": "northbridge_hpu.neural_compressor:NeuralCompressor"},
         "northbridge.simulations": {name: f"{each}.simulated" for name, each in backends.items() if name != "cpu_sim"},
         "northbridge.succeeds": {"lightning_habana": "northbridge_hpu", "lightning_teco": "northbridge_sdaa"},
         "torch.backends": {"northbridge": "northbridge.autoload:arm"},
@@ -218,6 +219,7 @@ def test_a_wheel_says_what_it_runs_on_and_its_licence(wheels: dict[str, Path], n
     found = metadata(wheels[name])
 
     assert (found["License-Expression"], found["Requires-Python"]) == ("Apache-2.0", ">=3.10")
+    assert [each for each in listing(wheels[name]) if each.endswith(".dist-info/licenses/LICENSE")]
 
 
 # --- The door for maintainers
@@ -324,6 +326,9 @@ def test_fresh_environment_trains_ten_lines(environment: Path, tmp_path: Path) -
 
 TRAINER = "from lightning.pytorch import Trainer; Trainer(accelerator={!r}, devices=1)"
 LEVELS = "from northbridge.conformance.levels import C0"
+NO_QUANTIZER = (
+    "float8 inference needs a quantizer, and no installed backend has one. Fix: docs/float8.md#inference has the line"
+)
 NO_SUITE = "the conformance suite is not installed. Fix: in a clone of Northbridge, pip install . ./conformance"
 
 
@@ -394,7 +399,7 @@ def test_installed_suite_earns_c2_on_one_device(wheels: dict[str, Path], tmp_pat
 
     tests = Report.read(tmp_path / "report" / "report.json").tests
     others = {test.evidence for test in tests if test.verdict not in (Verdict.PASS, Verdict.UNKNOWN)}
-    assert others == {"neural-compressor-pt is not installed"}
+    assert others == {NO_QUANTIZER}
     assert said.splitlines()[0].endswith(": C2 (simulated)")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -77,6 +78,7 @@ def run_suite(
         reject_unknown_simulation()
     if verify is not None:
         raise typer.Exit(_verify(verify))
+    _reject_without_pytest()
     _reject_malicious_lightning()
     _reject_broken_torch()
     from northbridge_conformance.report import command
@@ -96,6 +98,13 @@ def _verify(path: Path) -> int:
     from northbridge_conformance.report import command
 
     return command.verify(path, report)
+
+
+def _reject_without_pytest() -> None:
+    """Exit with 2 if pytest is missing, as after pip's ``--no-deps``."""
+    if find_spec("pytest") is None:
+        print("northbridge: the conformance suite needs pytest. Fix: pip install 'pytest>=8'", file=sys.stderr)
+        raise typer.Exit(2)
 
 
 def _reject_malicious_lightning() -> None:

@@ -37,7 +37,7 @@ class HPUBridge(northbridge.Bridge):
 
     def check_environment(self) -> None:
         settings = HPUSettings.read()
-        settings.reject_what_deceives()
+        settings.reject_misleading_switches()
         meant = settings.habana_visible_devices
         seen = len(cards.modules()) if isinstance(meant, tuple) and cards.can_be_asked() else 0
         if isinstance(meant, tuple) and seen > len(meant):

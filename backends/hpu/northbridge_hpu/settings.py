@@ -41,7 +41,7 @@ class HPUSettings(northbridge.VendorSettings):
             )
         return super().read(source)
 
-    def reject_what_deceives(self) -> None:
+    def reject_misleading_switches(self) -> None:
         """Raise :class:`northbridge.SettingsError` for a switch that makes a run differ from what it claims."""
         if self.pt_hpu_gpu_migration:
             raise northbridge.SettingsError(

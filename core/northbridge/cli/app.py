@@ -72,10 +72,9 @@ def _add_commands() -> None:
         except Exception as error:  # noqa: BLE001 - it is told; the other commands may be what finds the reason
             said = f"{entry.value}: its commands are missing: {describe_error(error)}. Fix: reinstall it"
             print(f"northbridge: {said}", file=sys.stderr)
-    if not entries:
-        anything = {"ignore_unknown_options": True, "allow_extra_args": True}
-        for name in ("conformance", "compare"):
-            app.command(name, hidden=True, context_settings=anything)(_reject_without_suite)
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    for name in {"conformance", "compare"} - {each.name for each in app.registered_commands}:
+        app.command(name, hidden=True, context_settings=anything)(_reject_without_suite)
 
 
 def _reject_without_suite() -> None:

@@ -84,7 +84,7 @@ def test_deceiving_switch_is_refused_by_name(variable: str, why: str) -> None:
     settings = HPUSettings.read({variable: "1"})
 
     with pytest.raises(SettingsError) as caught:
-        settings.reject_what_deceives()
+        settings.reject_misleading_switches()
 
     assert str(caught.value) == why
 

@@ -228,7 +228,9 @@ STAND_INS = RECORD.watched(
             **_names(float8.Linear, float8.fp8_autocast),
         },
         # as optimum-habana at 1d8504c reads it
-        f"{_TORCH}.hpex.experimental.transformer_engine.fp8": _names(float8.FP8GlobalStateManager, float8.is_fp8_enabled),
+        f"{_TORCH}.hpex.experimental.transformer_engine.fp8": _names(
+            float8.FP8GlobalStateManager, float8.is_fp8_enabled
+        ),
         f"{_TORCH}.hpex.experimental.transformer_engine.recipe": _names(float8.DelayedScaling, float8.Format),
         f"{_TORCH}.hpex.normalization": _names(fused.FusedClipNorm),
         f"{_TORCH}.hpex.optimizers": _names(fused.FusedAdamW, fused.FusedSGD),

@@ -190,7 +190,7 @@ class RandomNumbers(OneDevice):
     def test_fork_rng_restores_each_given_device(
         self, chip: northbridge.Device, device: torch.device, index: int, other: torch.device, alone: bool
     ) -> None:
-        if lacks_torchs_functions(chip):
+        if lacks_torch_functions(chip):
             return
         chip.seed(9)
         devices = [device] if alone else [other, device]
@@ -206,7 +206,7 @@ class RandomNumbers(OneDevice):
         self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool
     ) -> None:
         module: Any = chip.module
-        if lacks_torchs_functions(chip):
+        if lacks_torch_functions(chip):
             return
         chip.seed(9)
         start = module.get_rng_state(device)
@@ -239,7 +239,7 @@ class RandomNumbers(OneDevice):
         assert DRAWS[draw](device, generator=mine).tolist() == further
 
     def test_torch_manual_seed_seeds_the_device(self, chip: northbridge.Device, device: torch.device) -> None:
-        if lacks_torchs_functions(chip):
+        if lacks_torch_functions(chip):
             return
         torch.manual_seed(11)
         first = torch.rand(4, device=device).tolist()
@@ -248,7 +248,7 @@ class RandomNumbers(OneDevice):
         assert torch.rand(4, device=device).tolist() == first
 
 
-def lacks_torchs_functions(chip: northbridge.Device) -> bool:
+def lacks_torch_functions(chip: northbridge.Device) -> bool:
     """Return True if torch has no module of the chip: its functions do not reach the generators, and have to raise."""
     if hasattr(torch, chip.type):
         return False

@@ -22,7 +22,7 @@ from northbridge.lightning.corrections import replacements
 from northbridge.lightning.corrections.relies_on import RELIES_ON, Reliance, differences
 from northbridge.lightning.corrections.replacements import accelerator_option
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.vendor_names.strategies import count_as_lightnings
+from northbridge.lightning.vendor_names.strategies import register_as_lightning_types
 from northbridge.lightning.versions import reason_against_uploads, reason_against_version, untested
 from northbridge.process_record import note
 
@@ -328,7 +328,7 @@ def register(name: str) -> None:
         )
         return
     register_names(namespace)
-    count_as_lightnings(namespace)
+    register_as_lightning_types(namespace)
     for correction in _rows(CORRECTIONS, namespace):
         _apply(namespace, correction)
     note(name, "registered", f"{name} {namespace.version}{untested(namespace.version)}")

@@ -195,7 +195,7 @@ class DeepSpeedStrategyName(StrategyName):
         return made
 
 
-def count_as_lightnings(namespace: Namespace) -> None:
+def register_as_lightning_types(namespace: Namespace) -> None:
     """Let every vendor's name be an object of Lightning's type, which ``isinstance`` and LightningCLI ask for."""
     plugins: Any = namespace.module("plugins")
     if not issubclass(PrecisionName, plugins.Precision):  # it is not an ABC, which could register
