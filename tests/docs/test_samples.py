@@ -43,15 +43,17 @@ COMMANDS = [
 """The commands of ours in fences that show a terminal, each with what it prints."""
 
 
-APART = ["northbridge-npu", "northbridge-xpu"]
-"""Distributions that a page shows only if it names them."""
+APART = {"northbridge-npu": "npu", "northbridge-xpu": "xpu"}
+"""Distributions that a page shows only if it simulates their chips, or names their folders."""
 
 
 def _environ(page: str, install: Install) -> dict[str, str]:
     environ = _environ_of(page, install)
     path = [str(Path(__file__).with_name("hidden")), *filter(None, [environ.get("PYTHONPATH")])]
     text = PAGES[page].read_text()
-    hidden = " ".join(name for name in APART if name not in text)
+    hidden = " ".join(
+        each for each, name in APART.items() if not re.search(rf"SIMULATE={name}|(backends/|northbridge-){name}", text)
+    )
     return {**environ, "PYTHONPATH": os.pathsep.join(path), "HIDDEN_DISTRIBUTIONS": hidden}
 
 
