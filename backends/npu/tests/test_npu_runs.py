@@ -12,9 +12,11 @@ from textwrap import dedent
 
 import pytest
 
-import northbridge_npu
-
-STAND_IN = Path(str(northbridge_npu.__file__)).parent / "simulated" / "torch_npu"
+STAND_IN = """
+from northbridge_npu.simulated.vendor_import import STAND_INS
+row = STAND_INS[__name__]
+globals().update(row() if callable(row) else row)
+"""
 
 
 @pytest.fixture
@@ -38,7 +40,9 @@ def run(tmp_path: Path) -> Callable[..., str]:
 @pytest.fixture
 def vendors(tmp_path: Path) -> dict[str, str]:
     """Let the stand-in pass for an installed torch_npu, with its entry point; the variables that show it."""
-    (tmp_path / "torch_npu").symlink_to(STAND_IN)
+    (tmp_path / "torch_npu" / "npu").mkdir(parents=True)
+    for module in ("__init__", "npu/__init__", "npu/amp"):
+        (tmp_path / "torch_npu" / f"{module}.py").write_text(STAND_IN)
     metadata = tmp_path / "torch_npu-2.14.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: torch_npu\nVersion: 2.14.0\n")
