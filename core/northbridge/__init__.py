@@ -115,8 +115,8 @@ _IMPORT = re.compile(r"    from (northbridge\.[\w.]+) import (\([^)]*\)|.*)")
 
 def _read_homes() -> dict[str, str]:
     """Return the module of each public name, as the imports above tell them to type checkers."""
-    with open(__file__, encoding="utf-8") as file:
-        imports = _IMPORT.findall(file.read())
+    source: bytes = globals()["__loader__"].get_data(__file__)  # also from a zip file
+    imports = _IMPORT.findall(source.decode())
     return {name: module for module, names in imports for name in re.findall(r"(\w+) as \1\b", names)}
 
 

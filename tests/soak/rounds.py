@@ -135,7 +135,7 @@ def complaints(given: Round, ended: list[Ended], weights: str) -> list[str]:
         if each.code == 1 and not faults:
             lines.append(f"rank {rank} failed, and no fault had happened: {last}")
         if each.code == 0 and each.weights != weights and "corrupt" not in faults:
-            lines.append(f"rank {rank} has other weights ({each.weights}, not {weights}), and nobody said so")
+            lines.append(f"rank {rank} has other weights ({each.weights}, not {weights}), without an error")
         if each.orphans:
             lines.append(f"rank {rank} left processes {each.orphans} behind")
     return [f"{given}: {line}" for line in lines]

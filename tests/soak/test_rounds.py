@@ -39,11 +39,11 @@ def test_what_was_planned_is_right(ended: Ended) -> None:
         (replace(GOOD, code=-signal.SIGSEGV, said=PLANNED.format("kill")), "rank 1 ended by -11"),
         (replace(GOOD, code=-signal.SIGKILL), "rank 1 ended by -9"),
         (replace(GOOD, code=1, said="RuntimeError: odd"), "no fault had happened: RuntimeError: odd"),
-        (replace(GOOD, said="weights abd\n"), "rank 1 has other weights (abd, not abc), and nobody said so"),
+        (replace(GOOD, said="weights abd\n"), "rank 1 has other weights (abd, not abc), without an error"),
         (replace(GOOD, said=""), "rank 1 has other weights (None, not abc)"),
         (replace(GOOD, orphans=(77,)), "rank 1 left processes (77,) behind"),
     ],
-    ids=["a hang", "a crash", "a kill that nobody planned", "an error", "a number", "nothing", "an orphan"],
+    ids=["a hang", "a crash", "an unplanned kill", "an error", "a number", "nothing", "an orphan"],
 )
 def test_what_was_not_planned_is_told(ended: Ended, expected: str) -> None:
     (line,) = said(ended)

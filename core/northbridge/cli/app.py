@@ -19,7 +19,7 @@ import typer
 
 from northbridge.cli import doctor, hang, list as listing, profile
 from northbridge.cli.options import EXIT_CODES
-from northbridge.discovery.installed import read_entry_points
+from northbridge.discovery.installed import NO_SUITE, read_entry_points
 from northbridge.errors import (
     BackendConflictError,
     BackendDisabledError,
@@ -65,8 +65,7 @@ def main() -> None:
 
 
 def _add_commands() -> None:
-    entries = read_entry_points().select(group=COMMANDS)
-    for entry in entries:
+    for entry in read_entry_points().select(group=COMMANDS):
         try:
             app.registered_commands += entry.load().registered_commands
         except Exception as error:  # noqa: BLE001 - it is told; the other commands may be what finds the reason
@@ -78,9 +77,7 @@ def _add_commands() -> None:
 
 
 def _reject_without_suite() -> None:
-    raise InstallationError(
-        "the conformance suite is not installed. Fix: in a clone of Northbridge, pip install . ./conformance"
-    )
+    raise InstallationError(NO_SUITE)
 
 
 def _print_version(wanted: bool) -> None:

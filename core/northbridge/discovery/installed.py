@@ -30,6 +30,8 @@ GROUP = "northbridge.backends"
 SEPARATE = "northbridge.distributions"
 """Backends in ``backends/`` of a clone: ``acme = "northbridge_acme"`` is in the distribution northbridge-acme."""
 
+NO_SUITE = "the conformance suite is not installed. Fix: in a clone of Northbridge, pip install . ./conformance"
+
 LIGHTNING_NAMES = frozenset({"auto", "cpu", "cuda", "gpu", "mps", "tpu"})
 """The words that ``accelerator=`` already understands in Lightning."""
 

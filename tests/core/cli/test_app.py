@@ -16,6 +16,23 @@ from tests.core.conftest import Install, Site
 
 from northbridge.discovery.installed import names
 
+COMMANDS = """
+import typer
+app = typer.Typer()
+@app.command("acme-greet")
+def greet() -> None:
+    print("hello")
+"""
+
+
+def _announce(site: Path, module: str) -> Path:
+    """Install a distribution in ``site`` that announces commands in ``module``."""
+    (site / "acme-1.0.dist-info").mkdir(parents=True)
+    (site / "acme-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (site / "acme-1.0.dist-info" / "entry_points.txt").write_text(f"[northbridge.commands]\nacme = {module}:app\n")
+    (site / "acme_commands.py").write_text(COMMANDS)
+    return site
+
 
 class TestTheCommand:
     def test_without_arguments_it_prints_help(self, tmp_path: Path) -> None:
@@ -41,6 +58,29 @@ class TestTheCommand:
 
         assert run.returncode == 2
         assert "--wheel is gone. Fix: python -m tools.contract npu torch-npu==2.14.0, in a clone" in flowing(run.stderr)
+
+    @pytest.mark.parametrize(
+        ("module", "code", "said"),
+        [
+            ("acme_commands", 0, ""),
+            (
+                "acme_absent",
+                2,
+                (
+                    "northbridge: acme_absent:app: its commands are missing: ModuleNotFoundError: No module named"
+                    " 'acme_absent'. Fix: reinstall it\n"
+                ),
+            ),
+        ],
+    )
+    def test_commands_of_another_distribution(self, tmp_path: Path, module: str, code: int, said: str) -> None:
+        site = Site((_announce(tmp_path / "site", module),), tmp_path)
+
+        listed, own = northbridge(site, "list", "--no-probe"), northbridge(site, "acme-greet")
+
+        assert (listed.returncode, listed.stderr) == (0, said)
+        assert own.returncode == code
+        assert "hello" in own.stdout or code
 
     @pytest.mark.parametrize("arguments", [["list"], ["list", "--no-probe"], ["list", "--json"]], ids=" ".join)
     def test_a_wrong_variable_is_one_line_and_wrong_usage(self, tmp_path: Path, arguments: list[str]) -> None:
