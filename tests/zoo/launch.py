@@ -62,4 +62,4 @@ def _train(names: Sequence[str], accelerator: str, folder: Path) -> str:
         timeout=_LIMIT_S,
         check=False,
     )
-    return "" if ran.returncode == 0 else f"exit code {ran.returncode}: {ran.stdout[-2000:]}"
+    return "" if ran.returncode == 0 else f"exit code {ran.returncode}: {ran.stdout[-20000:]}"
