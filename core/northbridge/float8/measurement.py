@@ -56,7 +56,7 @@ class Measurement(pydantic.BaseModel):
         """Raise :class:`ArgumentValueError` unless ``files`` are a finished measurement of this very rank and model."""
         path, folder = self.path(prefix), prefix.parent
         if not path.is_file():
-            raise ArgumentValueError(f"{folder} {self._what_is_there(prefix)}")
+            raise ArgumentValueError(f"{folder} {self._what_is_there(prefix, files)}")
         try:
             found = type(self).model_validate_json(path.read_text())
         except (ValueError, OSError) as error:
@@ -84,12 +84,12 @@ class Measurement(pydantic.BaseModel):
         ]
         return [(what, theirs, ours) for what, theirs, ours in pairs if theirs != ours]
 
-    def _what_is_there(self, prefix: Path) -> str:
+    def _what_is_there(self, prefix: Path, files: Sequence[Path]) -> str:
         records = prefix.parent.glob(f"northbridge_{prefix.name}_*.json")
         names = [re.fullmatch(r".*_(\d+)_(\d+)\.json", each.name) for each in records]
         sizes = sorted({int(each[2]) for each in names if each})
         if not sizes:
-            there = sorted(each.name for each in prefix.parent.glob(f"{prefix.name}_*"))
+            there = [each.name for each in files if each.is_file()]
             known = f"has {there[-1]}, but no record of its chip and ranks" if there else "has no measurement"
             return f"{known}. Fix: measure with stage='measure' first"
         if self.world_size in sizes:
