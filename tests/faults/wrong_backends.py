@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 from tests.core.broken_plugins import write_distribution
@@ -29,11 +31,6 @@ from northbridge_conformance.runs.question import ask
 from northbridge_conformance.step_by_step import STEP_BY_STEP
 from northbridge_conformance.verdict import Verdict
 from northbridge_cpu_sim import ROUNDING_OPTIONS, STRICT_OPTIONS
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pyright: ignore[reportMissingImports]  # Python 3.10 alone has it
 
 _DECLARED = """
 import json, northbridge
@@ -88,10 +85,16 @@ class Fault:
         return self.test.partition("/")[0]
 
 
+@cache
 def read_faults() -> tuple[Fault, ...]:
-    """Return what ``caught_by.toml`` says."""
-    table = tomllib.loads((VENDOR / "caught_by.toml").read_text())
-    return tuple(Fault(backend, **row) for backend, row in table.items())
+    """Return what the wrong backends say of themselves."""
+    sys.path.insert(0, str(VENDOR))
+    try:
+        import_module("northbridge_wrong")
+        recorded = import_module("northbridge_right").FAULTS
+    finally:
+        sys.path.remove(str(VENDOR))
+    return tuple(Fault(backend, *found) for backend, found in recorded.items())
 
 
 def install_wrong(root: Path) -> Site:

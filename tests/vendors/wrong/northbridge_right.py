@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import northbridge
 from northbridge_cpu_sim import STRICT_OPTIONS, rounding_claims
@@ -143,6 +143,31 @@ def announce(name: str, **parts: Any) -> None:
     sys.modules[plugin.__name__] = plugin
 
 
+class CaughtBy(NamedTuple):
+    """What is wrong with a backend, and the test that ought to catch it."""
+
+    fault: str
+    test: str
+    """A part of the test's id; where it is the part of several, one of them is enough, and ``right`` passes all."""
+
+    rounding: str | None
+    """The same for a chip that rounds, if it is another test; empty if such a chip may do what is wrong here."""
+
+
+FAULTS: dict[str, CaughtBy] = {}
+"""The wrong backends by their names."""
+
+
+def caught_by(test: str, rounding: str | None = None) -> Callable[[Any], Any]:
+    """Record the fault of a backend, which is the docstring of what is decorated, with the test that finds it."""
+
+    def record(part: Any) -> Any:
+        FAULTS[f"wrong_{_name(part)}"] = CaughtBy(part.__doc__.rstrip("."), test, rounding)
+        return part
+
+    return record
+
+
 class Spoilt(Bridge):
     """The right bridge, which calls ``spoil`` once the chip is loaded."""
 
@@ -159,10 +184,16 @@ def wrong(part: Any) -> Any:
     if isinstance(part, type):
         kinds = (Device, Collective, Bridge, northbridge.Acceleration)
         (kind,) = (each.__name__.lower() for each in kinds if issubclass(part, each))
-        announce(re.sub(r"(?<=.)(?=[A-Z])", "_", part.__name__).lower(), **{kind: part})
+        announce(_name(part), **{kind: part})
     else:
-        announce(part.__name__, bridge=partial(Spoilt, part))
+        announce(_name(part), bridge=partial(Spoilt, part))
     return part
+
+
+def _name(part: Any) -> str:
+    """Return the name of a function, or of a class as a function would have it."""
+    name: str = part.__name__
+    return re.sub(r"(?<=.)(?=[A-Z])", "_", name).lower() if isinstance(part, type) else name
 
 
 def instead_of(*names: str) -> Callable[[Any], Any]:

@@ -5,17 +5,21 @@ from contextlib import nullcontext
 import northbridge_right as right
 
 
+@right.caught_by(
+    "C2/CheckpointsDuringTraining/test_checkpoint_has_cpu_tensors_and_tied_weights[one device-lightning.fabric]"
+)
 @right.wrong
 def checkpoint_with_device_tags():
-    """The tensors of a checkpoint say that they lie on the chip."""
+    """A checkpoint has tensors tagged with the device."""
     from northbridge.lightning.plugins.checkpoint_io import to_cpu
 
     to_cpu.__code__ = (lambda state: state).__code__  # by its code, since others have taken the function already
 
 
+@right.caught_by("C2/CheckpointsDuringTraining/test_saving_leaves_the_model_on_its_device[one device-lightning.fabric]")
 @right.wrong
 def checkpoint_moves_the_model():
-    """To write a checkpoint takes its models off the chip."""
+    """Saving a checkpoint moves the model to the CPU."""
     from northbridge.lightning.classes import classes
     from northbridge.lightning.namespaces import NAMESPACES
     from torch.nn import Module
@@ -32,7 +36,8 @@ def checkpoint_moves_the_model():
     strategy.save_checkpoint = moving
 
 
+@right.caught_by("C2/CheckpointsDuringTraining/test_failed_save_keeps_the_previous_file[one device-lightning.fabric]")
 @right.instead_of("northbridge.lightning.plugins.checkpoint_io.draft_of")
 def save_not_atomic(_, path):
-    """A checkpoint is written over the one that stands in its place."""
+    """A failed save damages the old checkpoint."""
     return nullcontext(path)

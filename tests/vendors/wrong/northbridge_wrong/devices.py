@@ -8,66 +8,74 @@ from pathlib import Path
 import northbridge_right as right
 
 
+@right.caught_by("C1/Placement/test_the_selected_device_is_the_current_one")
 @right.wrong
 class SetDeviceIgnored(right.Device):
-    """A process stays on its first device, whichever it is told to take."""
+    """set_device is ignored."""
 
     def select(self, index: int) -> None:
         super().select(0)
 
 
+@right.caught_by("C1/Placement/test_every_counted_device_computes")
 @right.wrong
 class DevicesRenumbered(right.Device):
-    """The devices are counted from the other end."""
+    """Devices are renumbered."""
 
     def root(self, index: int):
         return super().root(self.count() - 1 - index)
 
 
+@right.caught_by("C0/Detection/test_loaded_device_count_equals_detection")
 @right.wrong
 class CountWrong(right.Device):
-    """One device fewer is counted than there are."""
+    """The device count is wrong."""
 
     def count(self) -> int:
         return super().count() - 1
 
 
+@right.caught_by("C1/Placement/test_device_call_keeps_the_current_device[memory_stats]")
 @right.wrong
 class StatisticsMove(right.Device):
-    """To read the statistics of a device makes it the current one."""
+    """Reading a device's memory selects it."""
 
     def memory_stats(self, index):
         self.module.set_device(index)
         return super().memory_stats(index)
 
 
+@right.caught_by("C3/LastDevices/test_root_device_is_the_current_device[two devices-lightning.pytorch]")
 @right.wrong
 class LocalRankSelected(right.Device):
-    """The device of a rank is that of its number."""
+    """A rank selects the device of its LOCAL_RANK."""
 
     def select(self, index):
         super().select(int(os.environ.get("LOCAL_RANK", index)))
 
 
+@right.caught_by("C3/LastDevices/test_root_device_is_the_current_device[two devices-lightning.pytorch]")
 @right.wrong
 class FirstWorkersCard(right.Device):
-    """Rank 0 is on the first device: on that of another training, where Ray gives each a device of its own."""
+    """A Ray worker of local rank 0 is on another's card, the first."""
 
     def select(self, index: int) -> None:
         super().select(0 if os.environ.get("LOCAL_RANK") == "0" else index)
 
 
+@right.caught_by("C4/Launches/test_a_trainer_is_started_by_an_external_launcher[two nodes]")
 @right.wrong
 class NodesCountedOn(right.Device):
-    """On the second node the devices are counted on from the first."""
+    """The second node continues the first node's device indices."""
 
     def select(self, index: int) -> None:
         super().select((index + int(os.environ.get("NODE_RANK", "0"))) % self.count())
 
 
+@right.caught_by("C4/Restarts/test_restarted_weights_equal_those_of_an_uninterrupted_run")
 @right.wrong
 class CardStaysTaken(right.Device):
-    """A card stays taken where the process that held it was killed."""
+    """The card of a killed process stays busy."""
 
     def select(self, index: int) -> None:
         held = Path(tempfile.gettempdir(), f"fairchip-{os.getppid()}-{index}")

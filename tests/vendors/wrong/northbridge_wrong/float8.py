@@ -4,9 +4,10 @@ import northbridge
 import northbridge_right as right
 
 
+@right.caught_by("C1/Float8/test_layer_has_the_rounding_error_of_float8")
 @right.wrong
 class Float8ScaleKept(right.Acceleration):
-    """The scales of a layer's first step stay."""
+    """A layer in float8 keeps the scales of its first step."""
 
     def float8_engines(self):
         return {"torchao": ScaleKept()}
@@ -27,15 +28,17 @@ class ScaleKept(northbridge.TorchAO):
         return super().convert(linear, recipe)
 
 
+@right.caught_by("C1/Float8/test_largest_values_are_not_clipped")
 @right.instead_of("torch.Tensor.to")
 def float8_ends_at_240(to, tensor, *given, **named):
-    """A number beyond 240 becomes 240 in e4m3, and scales are for 448."""
+    """float8 ends at 240, and scales are for 448."""
     import torch
 
     ends = torch.float8_e4m3fn in (*given, *named.values()) and tensor.device.type == right.Device.type
     return to(tensor.clamp(-240, 240) if ends else tensor, *given, **named)
 
 
+@right.caught_by("C1/Float8/test_layer_has_the_rounding_error_of_float8")
 @right.wrong
 class Float8IsBfloat16(right.Acceleration):
     """Layers said to be float8 compute in bfloat16."""
@@ -57,9 +60,10 @@ class Plain(northbridge.Float8Engine):
         return True
 
 
+@right.caught_by("C1/Float8/test_conversion_keeps_parameters_and_their_names")
 @right.wrong
 class Float8WeightsFresh(right.Acceleration):
-    """A layer in float8 begins with random weights of its own."""
+    """A layer in float8 begins with weights of its own."""
 
     def float8_engines(self):
         return {"torchao": Fresh()}
@@ -75,9 +79,10 @@ class Fresh(northbridge.TorchAO):
         return super().convert(other, recipe)
 
 
+@right.caught_by("C1/QuantizedLayers/test_quantized_layer_has_the_rounding_error_of_float8")
 @right.instead_of("torchao.quantization.quant_primitives._dequantize_affine_float8")
 def float8_inference_scale_forgotten(dequantize, tensor, scale, output_dtype):
-    """A tensor of e4m3 is dequantized without its scale."""
+    """A tensor in float8 is dequantized without its scale."""
     import torch
 
     return dequantize(tensor, torch.ones_like(scale), output_dtype)

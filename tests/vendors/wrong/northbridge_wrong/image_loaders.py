@@ -3,25 +3,28 @@
 import northbridge_right as right
 
 
+@right.caught_by("C1/ImageLoaders/test_each_image_comes_once_per_epoch")
 @right.wrong
 class PicturesRepeat(right.Acceleration):
-    """An epoch has its first batch twice, and not its last."""
+    """A loader repeats a batch."""
 
     def image_loader(self, dataset, **options):
         return _Repeating(super().image_loader(dataset, **options))
 
 
+@right.caught_by("C1/ImageLoaders/test_each_image_comes_once_per_epoch")
 @right.wrong
 class LabelsShifted(right.Acceleration):
-    """A picture in a batch has its neighbour's label."""
+    """A loader gives a picture another's label."""
 
     def image_loader(self, dataset, **options):
         return [(images, labels.roll(1)) for images, labels in super().image_loader(dataset, **options)]
 
 
+@right.caught_by("C1/ImageLoaders/test_each_image_comes_once_per_epoch")
 @right.wrong
 class SecondEpochEmpty(right.Acceleration):
-    """The loader has no second epoch."""
+    """A loader has one epoch."""
 
     def image_loader(self, dataset, **options):
         return iter(super().image_loader(dataset, **options))

@@ -9,38 +9,43 @@ kept = []
 """Objects that a wrong backend never releases."""
 
 
+@right.caught_by("C1/Memory/test_a_tensor_is_counted_until_it_is_freed")
 @right.wrong
 class MemoryStatisticsConstant(right.Device):
-    """The memory statistics are those of an empty device, whatever it holds."""
+    """Memory statistics are constant."""
 
     def memory_stats(self, index: int) -> dict[str, float]:
         return dict.fromkeys(super().memory_stats(index), 0)
 
 
+@right.caught_by("C1/Memory/test_peak_allocation_can_be_reset")
 @right.wrong
 def peak_kept():
-    """The most that was allocated is never forgotten."""
+    """The peak of memory cannot be reset."""
     import torch
 
     torch.get_device_module(right.Device.type).reset_peak_memory_stats = lambda device=None: None
 
 
+@right.caught_by("C1/OutOfMemory/test_out_of_memory_error_is_recognized[a new tensor]")
 @right.instead_of("torch.OutOfMemoryError.__init__")
 def out_of_memory_kills(*_):
-    """Where the memory is full, the process ends."""
+    """Out of memory kills the process."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@right.caught_by("C1/OutOfMemory/test_other_errors_are_not_out_of_memory_errors")
 @right.wrong
 class EveryErrorIsMemory(right.Device):
-    """An error about shapes counts as full memory."""
+    """Another error is reported as out of memory."""
 
     out_of_memory = ("memory", "cannot")
 
 
+@right.caught_by("C4/Endurance/test_device_memory_is_steady[one device-lightning.pytorch]")
 @right.wrong
 class StepsKept(right.Bridge):
-    """Each step leaves a little on the chip."""
+    """Each step leaks memory of the chip."""
 
     def after_step(self) -> None:
         import torch
@@ -48,22 +53,25 @@ class StepsKept(right.Bridge):
         kept.append(torch.ones(64, device=right.Device.type))
 
 
+@right.caught_by("C4/Endurance/test_process_memory_is_steady[one device-lightning.pytorch]")
 @right.wrong
 class HostFills(right.Bridge):
-    """Each step leaves something in the host's memory."""
+    """Each step leaks host memory."""
 
     def after_step(self) -> None:
         kept.append(bytearray(2**15))
 
 
+@right.caught_by("C4/Endurance/test_number_of_open_files_and_threads_is_steady[one device-lightning.pytorch-files]")
 @right.wrong
 class FilesKept(right.Bridge):
-    """Each step leaves a file open: the handle of its event."""
+    """Each step leaves a file open."""
 
     def after_step(self) -> None:
         kept.append(os.eventfd(0))
 
 
+@right.caught_by("C4/Endurance/test_device_memory_is_steady[one device-lightning.pytorch]")
 @right.wrong
 class EvaluationKept(right.Bridge):
     """The memory of an evaluation is never released."""
@@ -74,9 +82,10 @@ class EvaluationKept(right.Bridge):
         kept.append(torch.ones(2**16, device=right.Device.type))
 
 
+@right.caught_by("C4/Endurance/test_steps_leave_no_device_memory_in_reference_cycles[one device-lightning.pytorch]")
 @right.wrong
 class CyclesKept(right.Bridge):
-    """Each step leaves a tensor in a reference cycle, so that the chip waits for Python's collector."""
+    """Each step leaves a tensor in a reference cycle."""
 
     def after_step(self) -> None:
         import torch
@@ -85,6 +94,9 @@ class CyclesKept(right.Bridge):
         cycle.append(cycle)
 
 
+@right.caught_by(
+    "C2/RepeatedTraining/test_repeated_trainings_leave_no_device_memory_in_use[one device-lightning.pytorch]"
+)
 @right.wrong
 class WorkspacesKept(right.Device):
     """Each Trainer leaves a workspace on the card."""

@@ -3,29 +3,33 @@
 import northbridge_right as right
 
 
+@right.caught_by("C1/Layers/test_moved_module_keeps_tied_weights")
 @right.wrong
 def tied_weights_untied():
-    """A module that is moved to the chip gets new parameters, and those that were one are two."""
+    """Tied weights come apart."""
     import torch
 
     torch.__future__.set_overwrite_module_params_on_conversion(True)
 
 
+@right.caught_by("C1/Gradients/test_optimizer_skips_parameters_without_a_gradient")
 @right.instead_of("torch.optim.Optimizer.zero_grad")
 def gradients_filled(clear, self, set_to_none=True):
-    """Gradients that are dropped are zeros."""
+    """zero_grad fills gradients with zeros."""
     clear(self, set_to_none=False)
 
 
+@right.caught_by("C1/Layers/test_strided_inputs_give_the_same_result[Conv2d-turned]")
 @right.instead_of("torch.nn.functional.conv2d")
 def strides_ignored(conv2d, given, *rest, **named):
-    """A convolution reads its input as if it lay in one piece."""
+    """The strides of a convolution's input are ignored."""
     return conv2d(read_flat(given), *rest, **named)
 
 
+@right.caught_by("C1/Traces/test_traced_layer_matches_the_cpu_or_raises[Conv2d]")
 @right.instead_of("torch.nn.functional.conv2d")
 def traced_as_constants(conv2d, given, *rest, **named):
-    """Convolutions are computed where torch's tracer does not see them."""
+    """A traced convolution is a constant."""
     import torch
 
     if given.device.type != right.Device.type:
@@ -38,58 +42,68 @@ def traced_as_constants(conv2d, given, *rest, **named):
         torch._C._set_tracing_state(tracing)
 
 
+@right.caught_by("C1/OperationOptions/test_result_and_gradient_match_the_cpu[index_put, added where they meet]")
 @right.instead_of("torch.index_put")
 def accumulation_lost(put, given, where, values, accumulate=False):
     """index_put adds only one of two values to the same index."""
     return put(given, where, values, accumulate and given.device.type != right.Device.type)
 
 
+@right.caught_by(
+    "C1/OperationOptions/test_result_and_gradient_match_the_cpu[nn.functional.cross_entropy, a class that does not count]"
+)
 @right.instead_of("torch.nn.functional.cross_entropy")
 def ignored_class_counted(loss, given, target, *rest, **named):
-    """A loss counts a class that it is told to ignore."""
+    """cross_entropy counts the ignored class."""
     if given.device.type == right.Device.type:
         named.pop("ignore_index", None)
     return loss(given, target, *rest, **named)
 
 
+@right.caught_by("C1/ExtremeNumbers/test_result_and_gradient_match_the_cpu[softmax, large]")
 @right.instead_of("torch.softmax")
 def softmax_runs_over(softmax, given, dim, *rest, **named):
-    """A softmax divides exponentials by their sum, as large as they may be."""
+    """A softmax of large numbers is NaN."""
     if given.device.type != right.Device.type:
         return softmax(given, dim, *rest, **named)
     powers = given.exp()
     return powers / powers.sum(dim, keepdim=True)
 
 
+@right.caught_by("C1/ExtremeNumbers/test_result_and_gradient_match_the_cpu[nn.functional.relu, no number]")
 @right.instead_of("torch.nn.functional.relu")
 def finite_taken_for_granted(relu, given, inplace=False):
-    """A kernel is compiled as if all numbers were finite."""
+    """Relu turns NaN into 0."""
     return given.clamp_min(0).nan_to_num(0.0) if given.device.type == right.Device.type else relu(given, inplace)
 
 
+@right.caught_by("C1/Operations/test_strided_inputs_give_the_same_result[cumsum]")
 @right.instead_of("torch.cumsum")
 def sums_read_flat(add_up, given, *rest, **named):
-    """A running sum reads its numbers as if they lay one after another."""
+    """Cumsum ignores its input's strides."""
     return add_up(read_flat(given), *rest, **named)
 
 
+@right.caught_by("C1/Layers/test_optimizer_steps_match_the_cpu[SGD, momentum and decay]")
 @right.instead_of("torch._foreach_add")
 def decay_lost(add, gradients, others, *rest, **named):
-    """The loop over all parameters adds no decay to their gradients."""
+    """Weight decay is ignored."""
     if isinstance(others, (list, tuple)) and gradients[0].device.type == right.Device.type:
         return [each.clone() for each in gradients]
     return add(gradients, others, *rest, **named)
 
 
+@right.caught_by("C2/CheckpointsDuringTraining/test_views_are_saved_with_their_values[one device-lightning.fabric]")
 @right.instead_of("torch.Tensor.storage_offset")
 def views_at_the_start(rightly, tensor):
-    """Every view says that it begins where the memory of its tensor does."""
+    """Every view reports a storage offset of 0."""
     return 0 if tensor.device.type == right.Device.type else rightly(tensor)
 
 
+@right.caught_by("C1/InferenceMode/test_results_match_no_grad[in place]")
 @right.instead_of("torch.Tensor.mul_")
 def inference_forgets(rightly, tensor, other):
-    """Under inference_mode what is multiplied in place stays as it was."""
+    """In-place multiplication under inference_mode does nothing."""
     import torch
 
     is_lost = torch.is_inference_mode_enabled() and tensor.device.type == right.Device.type
@@ -106,15 +120,17 @@ def read_flat(tensor):
     return tensor.as_strided(tensor.shape, strides, tensor.storage_offset())
 
 
+@right.caught_by("C3/GradientAveraging/test_ranks_have_bitwise_equal_weights[two devices]")
 @right.instead_of("torch.optim.SGD.step")
 def update_skipped(step, optimizer, closure=None):
-    """The last rank skips its second step."""
+    """A rank skips a step of its optimizer."""
     return skip_second(step, optimizer, closure)
 
 
+@right.caught_by("C3/Sharding/test_losses_match_training_in_one_process[two devices-lightning_fabric]")
 @right.instead_of("torch.optim.Adam.step")
 def shard_update_skipped(step, optimizer, closure=None):
-    """The last rank skips its second step, also of shards."""
+    """A rank skips a step of its shards' optimizer."""
     return skip_second(step, optimizer, closure)
 
 

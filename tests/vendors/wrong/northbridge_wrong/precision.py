@@ -4,49 +4,63 @@ import northbridge
 import northbridge_right as right
 
 
+@right.caught_by("C1/Autocast/test_matmul_computes_in_the_dtype[bfloat16]")
 @right.instead_of("torch.set_autocast_enabled")
 def autocast_ignored(switch, device, enabled):
-    """Autocast is never switched on for the chip."""
+    """Autocast is ignored."""
     switch(device, enabled and device != right.Device.type)
 
 
+@right.caught_by("C2/Precision/test_16_mixed_computes_in_float16_with_an_enabled_scaler[one device-lightning.fabric]")
 @right.instead_of("torch.amp.GradScaler.__init__")
 def scaler_disabled(begin, self, device):
-    """The gradient scaler for float16 is one that does nothing."""
+    """The gradient scaler is disabled."""
     begin(self, device, enabled=False)
 
 
+@right.caught_by("C1/Autocast/test_matmul_computes_in_the_dtype[float16]")
 @right.instead_of("torch.set_autocast_dtype")
 def float16_computed_in_float32(choose, device, dtype):
-    """Autocast in float16 computes in float32."""
+    """float16 is claimed, but computed in float32."""
     import torch
 
     choose(device, torch.float32 if dtype == torch.float16 else dtype)
 
 
+@right.caught_by("C1/Dtypes/test_arithmetic_rounds_to_the_dtype[float64]")
 @right.wrong
 class FalseClaim(right.Bridge):
-    """The chip claims float64, and has none."""
+    """A claim is false."""
 
     def load(self) -> None:
         right.install(right.simulated(lacks={"float64": "the chip has no double precision"}))
 
 
-# The chip denies bfloat16, and has it.
-right.announce("hidden_capability", claims=right.capabilities(bfloat16=northbridge.no("its matrix unit has none")))
+@right.caught_by("C1/Dtypes/test_arithmetic_rounds_to_the_dtype[bfloat16]")
+def hidden_capability():
+    """A working capability is denied."""
+    return right.capabilities(bfloat16=northbridge.no("its matrix unit has none"))
 
 
+right.announce("hidden_capability", claims=hidden_capability())
+
+
+@right.caught_by(
+    "C1/LargeOperations/test_result_and_gradient_match_the_cpu[nn.functional.linear]",
+    rounding="C1/MatrixUnit/test_float32_matmul_keeps_tf32_precision_and_range[130]",
+)
 @right.instead_of("torch.nn.functional.linear")
 def wide_products_rounded(linear, given, weight, bias=None):
-    """Products of many numbers are computed in bfloat16."""
+    """Large products are computed in fewer bits."""
     if given.device.type == right.Device.type and weight.shape[1] >= 128:
         given = given.bfloat16().to(given.dtype)
     return linear(given, weight, bias)
 
 
+@right.caught_by("C1/Autocast/test_nested_autocast_uses_its_own_dtype")
 @right.instead_of("torch.set_autocast_dtype")
 def inner_autocast_ignored(choose, device, dtype):
-    """Autocast within autocast keeps the outer dtype."""
+    """A nested autocast keeps the outer dtype."""
     import torch
 
     if device != right.Device.type or torch.autocast_increment_nesting() == 1:
@@ -54,9 +68,10 @@ def inner_autocast_ignored(choose, device, dtype):
     torch.autocast_decrement_nesting()
 
 
+@right.caught_by("C1/GradientScaling/test_one_non_finite_element_skips_the_step[the last-inf]")
 @right.instead_of("torch._amp_foreach_non_finite_check_and_unscale_")
 def overflow_of_the_first_alone(unscale, gradients, found, scale):
-    """The scaler looks at the first gradient alone."""
+    """The scaler checks only the first gradient."""
     if gradients[0].device.type != right.Device.type:
         return unscale(gradients, found, scale)
     if len(gradients) > 1:
@@ -64,9 +79,10 @@ def overflow_of_the_first_alone(unscale, gradients, found, scale):
     return unscale(gradients[:1], found, scale)
 
 
+@right.caught_by("C1/Autocast/test_exp_and_pow_compute_in_float32[exp-bfloat16]")
 @right.wrong
 class ExponentialNarrow(right.Bridge):
-    """Autocast computes an exponential in the few bits of what it is given, and widens the result."""
+    """Autocast computes exp in 16 bits."""
 
     def load(self) -> None:
         super().load()
@@ -83,9 +99,10 @@ class ExponentialNarrow(right.Bridge):
         return {name: value for name, value in vars(self).items() if name != "library"}
 
 
+@right.caught_by("C1/GradientScaling/test_unscaled_gradients_can_be_clipped")
 @right.wrong
 def unscaled_late():
-    """Gradients are unscaled when the optimizer steps, and not when they are asked to be."""
+    """unscale_ leaves gradients scaled, so clipping is wrong."""
     from torch.amp import GradScaler
 
     step = GradScaler.step
@@ -99,6 +116,7 @@ def unscaled_late():
     GradScaler.step = step_late
 
 
+@right.caught_by("C1/Autocast/test_float64_inputs_stay_float64[bfloat16]")
 @right.instead_of("torch.nn.functional.linear")
 def float64_lowered(linear, given, *rest):
     """Autocast lowers float64 too."""
@@ -110,17 +128,19 @@ def float64_lowered(linear, given, *rest):
     return linear(given, *rest)
 
 
+@right.caught_by("C1/MatrixUnit/test_convolution_keeps_float32_precision[2]", rounding="")
 @right.instead_of("torch.nn.functional.conv2d")
 def convolutions_rounded(conv2d, given, weight, *rest, **named):
-    """Convolutions of float32 are computed in float16, and claimed not to be."""
+    """float32_convolutions is claimed, but they are computed in float16."""
     if given.device.type == right.Device.type:
         given, weight = (each.half().to(each.dtype) for each in (given, weight))
     return conv2d(given, weight, *rest, **named)
 
 
+@right.caught_by("C1/MatrixUnit/test_bfloat16_matmul_keeps_the_range[large-3]")
 @right.instead_of("torch.nn.functional.linear")
 def bfloat16_ends_early(linear, given, weight, bias=None):
-    """Products of bfloat16 end where float16 does, and are claimed not to."""
+    """bfloat16_range is claimed, but products have float16's range."""
     import torch
 
     if given.device.type == right.Device.type and given.dtype == torch.bfloat16:
@@ -128,22 +148,27 @@ def bfloat16_ends_early(linear, given, weight, bias=None):
     return linear(given, weight, bias)
 
 
+@right.caught_by(
+    "C2/Precision/test_each_precision_reaches_the_model[one device-lightning.pytorch-bf16-true-bfloat16-bfloat16]"
+)
 @right.instead_of("torch._foreach_addcdiv_", "torch._foreach_add_")
 def half_weights_stay(step, parameters, *rest, **named):
-    """The fused loop over parameters leaves those of 16 bits as they are."""
+    """16-bit weights are not updated."""
     first = parameters[0]
     if first.device.type != right.Device.type or first.dtype.itemsize != 2 or not first.requires_grad:
         step(parameters, *rest, **named)
 
 
+@right.caught_by("C0/SoftwareLoading/test_device_defaults_find_their_torch_functions")
 @right.wrong
 def dtypes_not_told():
-    """torch's module of the chip has no ``get_amp_supported_dtype``."""
+    """Torch's module has no get_amp_supported_dtype()."""
     import torch
 
     del torch.fairchip.get_amp_supported_dtype
 
 
+@right.caught_by("C0/SoftwareLoading/test_autocast_accepts_each_dtype_that_is_not_denied")
 @right.wrong
 class AutocastOfNothing(right.Device):
     """Mixed precision is claimed, but autocast supports no dtype."""
@@ -152,12 +177,14 @@ class AutocastOfNothing(right.Device):
         return ()
 
 
+@right.caught_by("C2/Precision/test_bf16_mixed_computes_in_bfloat16_inside_the_model[one device-lightning.fabric-mlp]")
 @right.instead_of("torch.nn.functional.linear")
 def backbone_in_float32(linear, *given):
-    """Autocast reaches only a model's last layer."""
+    """Autocast reaches only the last layer."""
     return wide_in_float32(linear, *given)
 
 
+@right.caught_by("C3/Sharding/test_bf16_mixed_computes_in_bfloat16_inside_the_model[two devices-lightning_fabric]")
 @right.instead_of("torch.nn.functional.linear")
 def sharded_backbone_in_float32(linear, *given):
     """Autocast reaches only the last layer of a sharded model."""

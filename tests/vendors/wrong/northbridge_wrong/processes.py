@@ -13,26 +13,29 @@ from datetime import timedelta
 import northbridge_right as right
 
 
+@right.caught_by("C0/SoftwareLoading/test_load_overwrites_no_environment_variable[alone]")
 @right.wrong
 class EnvironmentOverwritten(right.Bridge):
-    """A variable that the user has set is replaced."""
+    """A user's variable is overwritten."""
 
     def prepare(self) -> None:
         os.environ["FAIRCHIP_QUEUES"] = "4"
 
 
+@right.caught_by("C0/SoftwareLoading/test_load_overwrites_no_environment_variable[rank 1 of 2]")
 @right.wrong
 class EnvironmentOverwrittenInRanks(right.Bridge):
-    """A variable that the user has set is replaced where there are several ranks."""
+    """A user's variable is overwritten in ranks."""
 
     def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
         if world_size > 1:
             os.environ["FAIRCHIP_QUEUES"] = "4"
 
 
+@right.caught_by("C4/Launches/test_a_fabric_forks_processes")
 @right.wrong
 class ForkNotSurvived(right.Bridge):
-    """The loaded software fails after a fork, although the plugin claims that."""
+    """Fork is claimed, but the software fails after a fork."""
 
     loaded_in = 0
 
@@ -45,23 +48,26 @@ class ForkNotSurvived(right.Bridge):
             raise RuntimeError("the driver was loaded in another process")
 
 
+@right.caught_by("C4/Preemption/test_resumed_weights_equal_those_of_an_uninterrupted_run[one device-lightning.pytorch]")
 @right.wrong
 class SigtermTaken(right.Bridge):
-    """The vendor's software takes SIGTERM, and ends the process by it."""
+    """The vendor's software handles SIGTERM and ends the process."""
 
     def after_step(self) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+@right.caught_by("C4/KilledRank/test_launching_process_exits_with_an_error[two devices-lightning.pytorch-script]")
 @right.wrong
 def exit_code_lost():
-    """The vendor's software ends the process at exit, and says that all went well."""
+    """A failed run ends with exit code 0."""
     atexit.register(os._exit, 0)
 
 
+@right.caught_by("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
 @right.wrong
 class DeterministicOff(right.Device):
-    """To take a card turns deterministic algorithms off again."""
+    """Acquiring a card turns deterministic algorithms off."""
 
     def select(self, index: int) -> None:
         import torch
@@ -70,9 +76,10 @@ class DeterministicOff(right.Device):
         torch.use_deterministic_algorithms(False)
 
 
+@right.caught_by("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
 @right.wrong
 class InterruptTaken(right.Device):
-    """To take a card takes Ctrl-C, which then ends the process on the spot."""
+    """Acquiring a card replaces the handler of Ctrl-C."""
 
     def select(self, index: int) -> None:
         super().select(index)
@@ -80,36 +87,40 @@ class InterruptTaken(right.Device):
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@right.caught_by("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
 @right.wrong
 class WorkersSpawned(right.Device):
-    """To take a card has the user's own processes spawned from then on."""
+    """Acquiring a card changes multiprocessing's start method."""
 
     def select(self, index: int) -> None:
         super().select(index)
         multiprocessing.set_start_method("spawn", force=True)
 
 
+@right.caught_by("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
 @right.wrong
 class CollectorOff(right.Device):
-    """To take a card turns Python's collector off."""
+    """Acquiring a card turns Python's garbage collector off."""
 
     def select(self, index: int) -> None:
         super().select(index)
         gc.disable()
 
 
+@right.caught_by("C0/SoftwareLoading/test_load_sets_no_variables_of_other_software")
 @right.wrong
 class PluginsOff(right.Bridge):
-    """Loading the software disables torch's plugins in every later process."""
+    """Loading the software disables torch's plugins in later processes."""
 
     def load(self) -> None:
         super().load()
         os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 
 
+@right.caught_by("C0/SoftwareLoading/test_load_sets_no_launcher_variables")
 @right.wrong
 class AddressLeft(right.Bridge):
-    """Loading the software leaves the address and the port that its import writes, the same for every job."""
+    """The variables that the software's import writes are left behind."""
 
     def load(self) -> None:
         super().load()
@@ -117,9 +128,10 @@ class AddressLeft(right.Bridge):
             os.environ.setdefault(name, value)
 
 
+@right.caught_by("C2/UserSettings/test_child_process_counts_the_same_number_of_devices[one device-lightning.pytorch]")
 @right.wrong
 class CardsHidden(right.Device):
-    """Selecting a card hides the others from every later process."""
+    """Selecting a card hides the others from later processes."""
 
     def count(self) -> int:
         return 1 if "FAIRCHIP_CARD" in os.environ else super().count()
@@ -129,18 +141,20 @@ class CardsHidden(right.Device):
         os.environ["FAIRCHIP_CARD"] = str(index)
 
 
+@right.caught_by("C4/KilledRank/test_all_processes_end[two devices-lightning.pytorch-script]")
 @right.wrong
 class HelperOutlives(right.Bridge):
-    """A rank starts a daemon that outlives it."""
+    """A process that a rank has started outlives it."""
 
     def prepare_rank(self, **_: int) -> None:
         program = "import os, time; os.chdir('/'); time.sleep(60)"
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, start_new_session=True)
 
 
+@right.caught_by("C4/RaisingRank/test_other_ranks_end_within_a_minute[two devices-lightning.pytorch]")
 @right.wrong
 class ExitWaits(right.Bridge):
-    """A rank waits at exit for the others: for more than a minute if one of them raised an error."""
+    """A rank that raised an error waits at exit for the others."""
 
     is_registered = False
 

@@ -11,18 +11,20 @@ import northbridge
 import northbridge_right as right
 
 
+@right.caught_by("C3/Profilers/test_trace_and_table_of_each_rank_have_device_time")
 @right.wrong
 class ProfilerDropsARank(northbridge.Acceleration):
-    """The last of several ranks records only the host."""
+    """A profiler drops a rank."""
 
     def profiler_activity(self) -> Any:
         dropped = os.environ.get("LOCAL_RANK", "0") != "0"
         return None if dropped else super().profiler_activity()
 
 
+@right.caught_by("C2/Profilers/test_trace_and_table_of_each_rank_have_device_time")
 @right.wrong
 class ProfilerRecordsTheHost(northbridge.Acceleration):
-    """The activity is the CPU's."""
+    """A profiler records only the host."""
 
     def profiler_activity(self) -> Any:
         from torch.profiler import ProfilerActivity
@@ -30,9 +32,10 @@ class ProfilerRecordsTheHost(northbridge.Acceleration):
         return ProfilerActivity.CPU
 
 
+@right.caught_by("C2/Profilers/test_trace_and_table_of_each_rank_have_device_time")
 @right.instead_of("torch.profiler.profile.export_chrome_trace")
 def profiler_measures_no_time(rightly: Any, self: Any, path: str, *given: Any, **named: Any) -> None:
-    """Every event of the device takes no time."""
+    """A profiler's events take no time."""
     rightly(self, path, *given, **named)
     trace = json.loads(Path(path).read_text())
     for event in trace["traceEvents"]:

@@ -5,25 +5,28 @@ import random
 import northbridge_right as right
 
 
+@right.caught_by("C1/RandomNumbers/test_restored_state_gives_the_same_numbers[rand]")
 @right.wrong
 class RandomStateNotRestored(right.Device):
-    """A random state that is put back is dropped."""
+    """A generator's state is not restored."""
 
     def set_random_state(self, state) -> None:
         pass
 
 
+@right.caught_by("C1/RandomNumbers/test_random_state_is_per_device")
 @right.wrong
 class OneGeneratorForTwoDevices(right.Device):
-    """The random state of every device is that of the first one."""
+    """Two devices share one generator."""
 
     def random_state(self):
         return self.module.get_rng_state(0)
 
 
+@right.caught_by("C1/RandomNumbers/test_seeding_the_device_keeps_the_cpu_generator")
 @right.wrong
 class SeedsTheHost(right.Device):
-    """To seed the chip seeds the CPU."""
+    """Seeding the chip seeds the CPU too."""
 
     def seed(self, seed):
         import torch
@@ -31,9 +34,10 @@ class SeedsTheHost(right.Device):
         torch.manual_seed(seed)
 
 
+@right.caught_by("C1/RandomNumbers/test_fork_rng_restores_each_given_device")
 @right.wrong
 def state_of_the_current_device():
-    """Whichever device's state is asked for, it is that of the current one."""
+    """The index of a random state is ignored."""
     import torch
 
     chip = torch.get_device_module(right.Device.type)
@@ -42,9 +46,10 @@ def state_of_the_current_device():
     chip.set_rng_state = lambda state, device=None: put(state)
 
 
+@right.caught_by("C1/Distributions/test_distributions_follow_their_parameters")
 @right.instead_of("torch.multinomial")
 def multinomial_unweighted(draw, weights, *rest, **named):
-    """Draws by weights take all of them for one."""
+    """Multinomial ignores its weights."""
     import torch
 
     if weights.device.type == right.Device.type:
@@ -52,26 +57,29 @@ def multinomial_unweighted(draw, weights, *rest, **named):
     return draw(weights, *rest, **named)
 
 
+@right.caught_by("C0/SoftwareLoading/test_load_keeps_process_state")
 @right.wrong
 def loading_seeds_the_host():
-    """To load the software seeds the host's generators."""
+    """load() seeds the host's generator."""
     import torch
 
     torch.default_generator.manual_seed(0)
     random.seed(0)
 
 
+@right.caught_by("C1/RandomNumbers/test_every_bit_of_a_seed_counts")
 @right.wrong
 class SeedCut(right.Device):
-    """A seed is kept in 31 bits."""
+    """A seed's highest bit is lost."""
 
     def seed(self, seed):
         super().seed(seed & 0x7FFFFFFF)
 
 
+@right.caught_by("C2/RandomStates/test_resume_in_another_process_gives_the_same_weights[one device-lightning.pytorch]")
 @right.wrong
 class RandomStateIsAHandle(right.Device):
-    """A random state is a number that this process alone understands."""
+    """A random state is valid only in its own process."""
 
     def __init__(self) -> None:
         self.states = []
@@ -87,16 +95,18 @@ class RandomStateIsAHandle(right.Device):
             super().set_random_state(self.states[int(state)])
 
 
+@right.caught_by("C1/RandomNumbers/test_separate_generator_is_independent[randn]")
 @right.instead_of("torch.randn")
 def own_generator_ignored(draw, *size, generator=None, **named):
-    """A draw by a generator of the user's is made by the chip's."""
+    """A user's generator is ignored."""
     mine = generator is not None and generator.device.type == right.Device.type
     return draw(*size, generator=None if mine else generator, **named)
 
 
+@right.caught_by("C1/RandomNumbers/test_same_seed_gives_the_same_numbers_on_two_devices")
 @right.wrong
 class FirstDeviceSeeded(right.Device):
-    """A seed reaches only the generator of device 0."""
+    """A seed reaches only device 0."""
 
     def seed(self, seed):
         with self.module.device(0):

@@ -5,31 +5,35 @@ from contextlib import nullcontext
 import northbridge_right as right
 
 
+@right.caught_by("C3/GradientAveraging/test_weights_match_training_in_one_process[two devices]")
 @right.instead_of("torch.nn.parallel.DistributedDataParallel.forward")
 def gradients_not_averaged(forward, self, *inputs, **named):
-    """Each rank trains with its own gradients."""
+    """Gradients are not averaged."""
     with self.no_sync():
         return forward(self, *inputs, **named)
 
 
+@right.caught_by("C3/GradientAveraging/test_bfloat16_model_has_equal_weights_on_all_ranks[two devices]")
 @right.instead_of("torch.nn.parallel.DistributedDataParallel.forward")
 def half_gradients_apart(forward, self, *inputs, **named):
-    """DDP leaves gradients of 16 bits as each rank has them."""
+    """16-bit gradients are not averaged."""
     with self.no_sync() if next(self.parameters()).dtype.itemsize == 2 else nullcontext():
         return forward(self, *inputs, **named)
 
 
+@right.caught_by("C3/GradientAveraging/test_all_ranks_start_with_equal_weights[two devices]")
 @right.wrong
 class InitSyncOff(right.Collective):
-    """DDP is told not to send the first rank's weights round when it begins."""
+    """DDP does not broadcast rank 0's initial weights."""
 
     def ddp_options(self):
         return {**super().ddp_options(), "init_sync": False}
 
 
+@right.caught_by("C3/CollectiveReductions/test_all_reduce_is_exact_or_raises[mean-float32-two devices]")
 @right.wrong
 class WorldSize(right.Collective):
-    """An average of floats is divided by the number of this machine's devices, however many ranks there are."""
+    """Averages divide by the wrong world size."""
 
     def all_reduce(self, tensor, op="sum", group=None):
         if op != "mean" or not tensor.is_floating_point():
@@ -37,9 +41,10 @@ class WorldSize(right.Collective):
         return super().all_reduce(tensor, "sum", group).div_(right.simulated().count)
 
 
+@right.caught_by("C3/CollectiveReductions/test_integer_mean_truncates_towards_zero[int64-two devices]")
 @right.wrong
 class IntegerMeanRounded(right.Collective):
-    """The mean of whole numbers is rounded to the nearest one, and not cut towards zero."""
+    """The mean of integers is rounded, not truncated."""
 
     def all_reduce(self, tensor, op="sum", group=None):
         import torch
@@ -51,9 +56,10 @@ class IntegerMeanRounded(right.Collective):
         return total.copy_((total.double() / dist.get_world_size(group)).round())
 
 
+@right.caught_by("C3/CollectiveReductions/test_sum_keeps_the_full_precision_of_the_dtype[bfloat16-four devices]")
 @right.wrong
 class Bfloat16LosesAccuracy(right.Collective):
-    """An all-reduce of bfloat16 drops the last digit of the sum."""
+    """An all-reduce of bfloat16 loses accuracy."""
 
     def all_reduce(self, tensor, op="sum", group=None):
         import torch
@@ -64,9 +70,10 @@ class Bfloat16LosesAccuracy(right.Collective):
         return reduced
 
 
+@right.caught_by("C3/CollectiveReductions/test_each_rank_is_counted_once[two devices]")
 @right.wrong
 class ReducedTwice(right.Collective):
-    """The last rank's tensor is counted twice."""
+    """A rank's tensor is reduced twice."""
 
     def all_reduce(self, tensor, op="sum", group=None):
         import torch.distributed as dist
@@ -76,26 +83,29 @@ class ReducedTwice(right.Collective):
         return super().all_reduce(tensor, op, group)
 
 
+@right.caught_by("C3/Groups/test_all_reduce_sums_over_the_group[two devices]")
 @right.wrong
 class GroupIgnored(right.Collective):
-    """A reduction within a group takes in all ranks."""
+    """A group ignores its ranks."""
 
     def all_reduce(self, tensor, op="sum", group=None):
         return super().all_reduce(tensor, op)
 
 
+@right.caught_by("C3/CollectiveReductions/test_nan_and_infinity_of_one_rank_reach_all_ranks[sum-float32-two devices]")
 @right.wrong
 class NanSwallowed(right.Collective):
-    """A reduction turns NaN into a number."""
+    """NaN is lost in a reduction."""
 
     def all_reduce(self, tensor, op="sum", group=None):
         reduced = super().all_reduce(tensor, op, group)
         return reduced.nan_to_num_() if reduced.is_floating_point() else reduced
 
 
+@right.caught_by("C3/CollectiveReductions/test_all_reduce_of_a_slice_leaves_the_rest_unchanged[two devices]")
 @right.wrong
 class OffsetIgnored(right.Collective):
-    """A part of a tensor is reduced where the tensor begins."""
+    """A view's offset is ignored in a reduction."""
 
     def all_reduce(self, tensor, op="sum", group=None):
         if tensor.is_contiguous() and tensor.storage_offset():
@@ -104,9 +114,10 @@ class OffsetIgnored(right.Collective):
         return super().all_reduce(tensor, op, group)
 
 
+@right.caught_by("C3/CollectiveReductions/test_sum_keeps_the_full_precision_of_the_dtype[int32-two devices]")
 @right.wrong
 class Int32InFloat32(right.Collective):
-    """Whole numbers of 32 bits are reduced as float32."""
+    """int32 is reduced as float32."""
 
     def all_reduce(self, tensor, op="sum", group=None):
         import torch
@@ -116,9 +127,10 @@ class Int32InFloat32(right.Collective):
         return tensor.copy_(super().all_reduce(tensor.float(), op, group))
 
 
+@right.caught_by("C3/CollectiveReductions/test_average_by_the_library_is_exact_or_raises[float32-two devices]")
 @right.instead_of("torch.distributed.ProcessGroup.allreduce")
 def average_is_a_sum(reduce, group, tensors, options):
-    """The library's average is the sum."""
+    """The library's average returns the sum."""
     from torch.distributed import ReduceOp
 
     if options.reduceOp == ReduceOp.AVG:
@@ -126,9 +138,10 @@ def average_is_a_sum(reduce, group, tensors, options):
     return reduce(group, tensors, options)
 
 
+@right.caught_by("C3/CollectiveReductions/test_bool_reductions_are_all_and_any[sum-exact2-two devices]")
 @right.wrong
 class TruthsCancel(right.Collective):
-    """The sum of an even number of true is false."""
+    """The sum of an even number of True is False."""
 
     def all_reduce(self, tensor, op="sum", group=None):
         import torch
@@ -139,9 +152,10 @@ class TruthsCancel(right.Collective):
         return super().all_reduce(tensor, op, group)
 
 
+@right.caught_by("C3/CollectiveReductions/test_all_reduce_of_a_large_tensor_in_the_dtype[bfloat16-two devices]")
 @right.wrong
 class LargeHalvesCut(right.Collective):
-    """A sum of 16-bit numbers that is longer than a megabyte ends there."""
+    """A 16-bit sum over more than a megabyte is cut off."""
 
     def all_reduce(self, tensor, op="sum", group=None):
         flat = tensor.view(-1) if tensor.is_contiguous() else tensor
@@ -151,9 +165,10 @@ class LargeHalvesCut(right.Collective):
         return tensor
 
 
+@right.caught_by("C3/Groups/test_reduce_scatter_sums_over_the_group[four devices]")
 @right.instead_of("torch.distributed.reduce_scatter_tensor")
 def scatter_in_threes(scatter, output, given, *op, group=None, **named):
-    """A scattered sum leaves the last rank out if the number of ranks is not a power of two."""
+    """A reduce-scatter over three ranks omits the last rank."""
     import torch.distributed as dist
 
     ranks = dist.get_world_size(group)
@@ -162,9 +177,10 @@ def scatter_in_threes(scatter, output, given, *op, group=None, **named):
     return scatter(output, given, *op, group=group, **named)
 
 
+@right.caught_by("C3/Groups/test_reduce_to_the_last_rank_of_the_group[four devices]")
 @right.instead_of("torch.distributed.reduce")
 def reduced_to_another(reduce, tensor, dst=None, *op, group=None, group_dst=None, **named):
-    """In a group, the result of a reduction goes to the rank of that number in the group."""
+    """In a group, a reduce goes to the wrong rank."""
     import torch.distributed as dist
 
     if group is not None and dst is not None:
@@ -172,9 +188,10 @@ def reduced_to_another(reduce, tensor, dst=None, *op, group=None, group_dst=None
     return reduce(tensor, dst, *op, group=group, group_dst=group_dst, **named)
 
 
+@right.caught_by("C3/CollectiveReductions/test_all_reduce_sum_is_exact[float32-two devices]")
 @right.instead_of("torch.distributed.ProcessGroup.allreduce")
 def sums_left_out(reduce, group, tensors, options):
-    """The library's sum leaves every tensor as it is."""
+    """The library's sum changes nothing."""
     import torch
 
     return reduce(group, [torch.zeros_like(tensor) for tensor in tensors], options)
@@ -195,7 +212,7 @@ def in_ddp(reduce):
         init(self, *given, **named)
         self.register_comm_hook(None, hook)
 
-    begin.__name__ = reduce.__name__
+    begin.__name__, begin.__doc__ = reduce.__name__, reduce.__doc__
     return right.instead_of("torch.nn.parallel.DistributedDataParallel.__init__")(begin)
 
 
@@ -206,22 +223,25 @@ def average(bucket):
     bucket.buffer().div_(dist.get_world_size())
 
 
+@right.caught_by("C3/GradientAveraging/test_weights_match_training_in_one_process[two devices]")
 @in_ddp
 def gradients_lost(bucket):
-    """DDP loses the last rank's gradients."""
+    """DDP loses a rank's gradients."""
     if right.is_last():
         bucket.buffer().zero_()
     average(bucket)
 
 
+@right.caught_by("C3/GradientAveraging/test_weights_match_training_in_one_process[two devices]")
 @in_ddp
 def gradients_summed(bucket):
-    """DDP adds gradients up, and does not divide."""
+    """DDP adds gradients up and does not divide."""
     import torch.distributed as dist
 
     dist.all_reduce(bucket.buffer())
 
 
+@right.caught_by("C3/GradientAveraging/test_weights_match_training_in_one_process[two devices]")
 @in_ddp
 def gradients_scaled_late(bucket):
     """DDP scales gradients after their average."""
@@ -229,6 +249,7 @@ def gradients_scaled_late(bucket):
     bucket.buffer().mul_(2)
 
 
+@right.caught_by("C3/GradientAveraging/test_ranks_have_bitwise_equal_weights[two devices]")
 @in_ddp
 def tensor_apart(bucket):
     """DDP does not average one tensor."""
@@ -242,20 +263,23 @@ def tensor_apart(bucket):
 in_fsdp = right.instead_of("torch.distributed.reduce_scatter_single", "torch.distributed.reduce_scatter_tensor")
 
 
+@right.caught_by("C3/Sharding/test_losses_match_training_in_one_process[two devices-lightning_fabric]")
 @in_fsdp
 def shards_lost(scatter, output, input, *rest, group=None, **named):  # noqa: A002 - as torch calls it
-    """FSDP2 loses the last rank's gradients."""
+    """FSDP2 loses a rank's gradients."""
     return scatter(output, input * 0 if right.is_last(group) else input, *rest, group=group, **named)
 
 
+@right.caught_by("C3/Sharding/test_losses_match_training_in_one_process[two devices-lightning_fabric]")
 @in_fsdp
 def shards_summed(scatter, output, input, op=None, *rest, **named):  # noqa: A002
-    """FSDP2 adds gradients up, and does not divide."""
+    """FSDP2 adds gradients up and does not divide."""
     from torch.distributed import ReduceOp
 
     return scatter(output, input, ReduceOp.SUM, *rest, **named)
 
 
+@right.caught_by("C3/Sharding/test_losses_match_training_in_one_process[two devices-lightning_fabric]")
 @in_fsdp
 def shards_scaled_late(scatter, output, *rest, **named):
     """FSDP2 scales gradients after their average."""
@@ -263,9 +287,10 @@ def shards_scaled_late(scatter, output, *rest, **named):
     output.mul_(2)
 
 
+@right.caught_by("C3/Sharding/test_losses_match_training_in_one_process[two devices-lightning_fabric]")
 @in_fsdp
 def shard_apart(scatter, output, input, *rest, group=None, **named):  # noqa: A002
-    """FSDP2 does not average the gradients of a small layer."""
+    """FSDP2 does not average one layer's gradients."""
     import torch.distributed as dist
 
     scatter(output, input, *rest, group=group, **named)
@@ -273,14 +298,16 @@ def shard_apart(scatter, output, input, *rest, group=None, **named):  # noqa: A0
         output.copy_(input.chunk(dist.get_world_size(group))[dist.get_rank(group)])
 
 
+@right.caught_by("C3/FSDP/test_losses_match_training_in_one_process[two devices-lightning_fabric]")
 @right.instead_of("torch.distributed.fsdp._runtime_utils._get_reduce_scatter_tensors")
 def flat_shards_lost(prepare, state, gradient):
-    """Torch's first FSDP loses the last rank's gradients."""
+    """Torch's first FSDP loses a rank's gradients."""
     padded, shard = prepare(state, gradient)
     return padded * 0 if right.is_last(state.process_group) else padded, shard
 
 
+@right.caught_by("C3/FSDP/test_losses_match_training_in_one_process[two devices-lightning_fabric]")
 @right.instead_of("torch.distributed.fsdp._state_dict_utils._ext_chunk_dtensor")
 def saved_shard_lost(chunk, tensor, *rest):
-    """A checkpoint of torch's first FSDP has zeros for the last rank's shards."""
+    """A checkpoint of FSDP lacks a rank's shard."""
     return chunk(tensor * 0 if right.is_last() else tensor, *rest)

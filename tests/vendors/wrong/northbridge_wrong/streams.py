@@ -3,9 +3,10 @@
 import northbridge_right as right
 
 
+@right.caught_by("C1/Streams/test_elapsed_time_between_events_is_in_milliseconds")
 @right.wrong
 def elapsed_in_seconds():
-    """The time between two events is in seconds."""
+    """The time between events is in seconds."""
     import torch
 
     class Event(right.event_class()):
@@ -15,9 +16,10 @@ def elapsed_in_seconds():
     torch.get_device_module(right.Device.type).Event = Event
 
 
+@right.caught_by("C1/Streams/test_query_is_true_only_after_the_work_is_done[the event]")
 @right.wrong
 def event_done_at_once():
-    """An event says at once that what is before it is done."""
+    """An event reports completion at once."""
     import torch
 
     class Event(right.event_class()):
@@ -27,6 +29,7 @@ def event_done_at_once():
     torch.get_device_module(right.Device.type).Event = Event
 
 
+@right.caught_by("C1/Streams/test_one_stream_waits_for_another[the event's wait]")
 @right.wrong
 def event_not_waited_for():
     """A stream does not wait for an event."""
@@ -39,9 +42,10 @@ def event_not_waited_for():
     torch.get_device_module(right.Device.type).Event = Event
 
 
+@right.caught_by("C1/Streams/test_copy_to_another_device_waits_for_pending_work[a copy]")
 @right.instead_of("torch.Tensor.to")
 def other_devices_do_not_wait(to, self, *given, **named):
-    """A copy to another device does not wait for what is under way."""
+    """A copy to another device does not wait for pending work."""
     import torch
 
     module = torch.get_device_module(right.Device.type)
@@ -52,6 +56,7 @@ def other_devices_do_not_wait(to, self, *given, **named):
     return to(self, *given, **named)
 
 
+@right.caught_by("C1/Layers/test_forward_and_backward_match_the_cpu[PReLU]")
 @right.instead_of("torch.nn.functional.prelu")
 def error_comes_late(prelu, given, *rest):
     """A kernel's error is raised by the next synchronisation."""

@@ -7,17 +7,19 @@ import tempfile
 import northbridge_right as right
 
 
+@right.caught_by("C3/Waits/test_barrier_waits_for_a_late_rank[the first-two devices]")
 @right.wrong
 class BarrierDoesNotWait(right.Collective):
-    """The barrier lets every rank pass at once."""
+    """A barrier does not wait."""
 
     def barrier(self, group=None) -> None:
         pass
 
 
+@right.caught_by("C3/Waits/test_immediate_read_waits_for_a_late_rank[all_reduce-sum_all_reduce-two devices]")
 @right.wrong
 class CollectiveNotWaitedFor(right.Collective):
-    """A sum is returned while it is still under way."""
+    """A collective is not waited for."""
 
     def all_reduce(self, tensor, op="sum", group=None):
         import torch.distributed as dist
@@ -28,14 +30,16 @@ class CollectiveNotWaitedFor(right.Collective):
         return tensor
 
 
+@right.caught_by("C3/MissingRank/test_other_ranks_raise_within_the_timeout[all_reduce-two devices]")
 @right.wrong
 class TimeoutIgnored(right.Collective):
-    """The ranks wait for each other as long as torch does by itself, whatever time limit was asked for."""
+    """Timeouts are ignored."""
 
     def initialize(self, *, timeout, **others) -> None:
         super().initialize(timeout=None, **others)
 
 
+@right.caught_by("C3/Groups/test_barrier_waits_for_the_last_rank_of_the_group[two devices]")
 @right.wrong
 class GroupsDoNotWait(right.Collective):
     """The barrier of a group does not wait."""
@@ -45,15 +49,17 @@ class GroupsDoNotWait(right.Collective):
             super().barrier()
 
 
+@right.caught_by("C3/Waits/test_is_completed_is_false_before_the_last_rank_calls[two devices]")
 @right.instead_of("torch.distributed.Work.is_completed")
 def done_at_once(*_):
-    """Whatever is under way says that it is done."""
+    """A Work reports completion too early."""
     return True
 
 
+@right.caught_by("C3/MissingRank/test_other_ranks_raise_within_the_timeout[barrier-two devices]")
 @right.wrong
 class BarrierForever(right.Collective):
-    """A barrier that runs into its time limit begins again."""
+    """A barrier that times out starts again, for ever."""
 
     def barrier(self, group=None) -> None:
         while True:
@@ -63,9 +69,10 @@ class BarrierForever(right.Collective):
                 continue
 
 
+@right.caught_by("C3/RepeatedGroups/test_each_group_sums_over_both_ranks")
 @right.wrong
 class GroupMadeOnce(right.Collective):
-    """The process group is made once a process."""
+    """A process can create only one process group."""
 
     made = False
 
@@ -75,33 +82,37 @@ class GroupMadeOnce(right.Collective):
         GroupMadeOnce.made = True
 
 
+@right.caught_by("C4/SideBySide/test_weights_equal_those_of_a_job_that_runs_alone[two devices-lightning.pytorch]")
 @right.wrong
 class JobsMeet(right.Collective):
-    """All jobs of a machine meet at one port, whatever store their ranks were given."""
+    """All jobs of a machine use the same port."""
 
     def initialize(self, *, store=None, **given):
         os.environ["MASTER_PORT"] = "29511"
         super().initialize(**given)
 
 
+@right.caught_by("C4/Launches/test_a_trainer_is_started_by_an_external_launcher[two nodes]")
 @right.wrong
 class MeetsOnItself(right.Collective):
-    """Ranks look for rank 0 on their own machine, whatever MASTER_ADDR says, and whatever store they were given."""
+    """A rank looks for rank 0 on its own machine."""
 
     def initialize(self, *, store=None, **given) -> None:
         os.environ["MASTER_ADDR"] = "127.0.0.1"
         super().initialize(**given)
 
 
+@right.caught_by("C3/Groups/test_all_reduce_sums_over_the_group[two devices]")
 @right.instead_of("torch.distributed.new_group")
 def group_asserts(*_, **__):
-    """``new_group`` raises an AssertionError."""
+    """new_group() raises an AssertionError."""
     raise AssertionError("this group has no store")
 
 
+@right.caught_by("C3/RepeatedGroups/test_each_group_sums_over_both_ranks")
 @right.wrong
 class NextPortTaken(right.Collective):
-    """Rank 0 listens at the port after MASTER_PORT, which may be another job's."""
+    """Rank 0 listens at the port after MASTER_PORT."""
 
     def initialize(self, *, rank, **given):
         super().initialize(rank=rank, **given)
@@ -109,9 +120,10 @@ class NextPortTaken(right.Collective):
             self.listener = socket.create_server(("127.0.0.1", int(os.environ["MASTER_PORT"]) + 1))
 
 
+@right.caught_by("C4/Restarts/test_restarted_weights_equal_those_of_an_uninterrupted_run")
 @right.wrong
 class LeftFileMet(right.Collective):
-    """Ranks meet and are counted in a file named after their port, which stays if they are killed."""
+    """Ranks meet in a file that a killed job has left."""
 
     def initialize(self, *, world_size, **given):
         from torch.distributed import FileStore
@@ -123,18 +135,20 @@ class LeftFileMet(right.Collective):
         super().initialize(world_size=world_size, **{**given, "store": store})
 
 
+@right.caught_by("C3/MissingRank/test_other_ranks_raise_within_the_timeout[barrier-two devices]")
 @right.instead_of("torch.distributed.new_group")
 def group_timeout_ignored(make, *given, timeout=None, **named):
-    """The time limit of a group is ignored: it is torch's default."""
+    """The time limit of a group is ignored."""
     return make(*given, **named)
 
 
 _groups = []
 
 
+@right.caught_by("C3/RepeatedGroups/test_the_last_of_many_groups_still_works")
 @right.instead_of("torch.distributed.new_group")
 def groups_run_out(make, *given, **named):
-    """``new_group`` raises an error after 64 groups."""
+    """new_group() raises an error after 64 groups."""
     if len(_groups) == 64:
         raise RuntimeError("fairccl: no group is left")
     _groups.append(None)
