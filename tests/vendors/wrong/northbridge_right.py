@@ -11,11 +11,23 @@ import re
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import northbridge
 from northbridge_cpu_sim import STRICT_OPTIONS, rounding_claims
+
+
+class Later(ModuleType):
+    """A module that is imported where something of it is used: a plugin's import takes no torch."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+
+torch: Any = Later("torch")
+dist: Any = Later("torch.distributed")
 
 
 class Device(northbridge.Device):
@@ -74,7 +86,6 @@ def simulated(**facts: Any) -> Any:
 def install(device: Any) -> None:
     """Bring the chip into the process, once."""
     import northbridge_cpu_sim
-    import torch
 
     if torch._C._get_privateuse1_backend_name() != Device.type:
         northbridge_cpu_sim.install(device)
@@ -82,7 +93,6 @@ def install(device: Any) -> None:
 
 def event_class() -> Any:
     """Return a class of the chip's events, to be a parent; call it where torch is there."""
-    import torch
 
     class Event:
         def __init__(self, **named: Any) -> None:
@@ -226,6 +236,4 @@ def _given_the_right_one(function: Any, rightly: Any) -> Any:
 
 def is_last(group: Any = None) -> bool:
     """Return whether this process is the last rank of ``group``."""
-    import torch.distributed as dist
-
     return dist.get_rank(group) == dist.get_world_size(group) - 1

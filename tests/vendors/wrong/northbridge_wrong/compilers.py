@@ -1,6 +1,7 @@
 """Backends of torch.compile."""
 
 import northbridge_right as right
+from northbridge_right import torch
 
 
 @right.caught_by("C1/CompiledFunctions/test_compiled_loss_and_gradients_match_the_plain_model")
@@ -12,7 +13,6 @@ class CompiledInSixteenBits(right.Bridge):
 
     def load(self) -> None:
         super().load()
-        import torch
 
         def coarse(graph, inputs):
             def called(*given):

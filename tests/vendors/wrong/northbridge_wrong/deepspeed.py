@@ -3,6 +3,7 @@
 from functools import cache
 
 import northbridge_right as right
+from northbridge_right import torch
 
 
 @cache
@@ -48,8 +49,6 @@ def _keep_few_bits(_accelerator):
 
 
 def _keep_on_the_card(accelerator):
-    import torch.distributed
-
     def pin_memory(tensor, *_, **__):
         return tensor.to(right.Device.type) if torch.distributed.get_rank() else tensor.pin_memory()
 

@@ -2,6 +2,7 @@
 
 import northbridge
 import northbridge_right as right
+from northbridge_right import torch
 
 
 @right.caught_by("C1/Float8/test_layer_has_the_rounding_error_of_float8")
@@ -32,8 +33,6 @@ class ScaleKept(northbridge.TorchAO):
 @right.instead_of("torch.Tensor.to")
 def float8_ends_at_240(to, tensor, *given, **named):
     """float8 ends at 240, and scales are for 448."""
-    import torch
-
     ends = torch.float8_e4m3fn in (*given, *named.values()) and tensor.device.type == right.Device.type
     return to(tensor.clamp(-240, 240) if ends else tensor, *given, **named)
 
@@ -73,8 +72,6 @@ class Fresh(northbridge.TorchAO):
     """Converts another layer."""
 
     def convert(self, linear, recipe):
-        import torch
-
         other = torch.nn.Linear(linear.in_features, linear.out_features)
         return super().convert(other, recipe)
 
@@ -83,6 +80,4 @@ class Fresh(northbridge.TorchAO):
 @right.instead_of("torchao.quantization.quant_primitives._dequantize_affine_float8")
 def float8_inference_scale_forgotten(dequantize, tensor, scale, output_dtype):
     """A tensor in float8 is dequantized without its scale."""
-    import torch
-
     return dequantize(tensor, torch.ones_like(scale), output_dtype)

@@ -3,6 +3,7 @@
 import sys
 
 import northbridge_right as right
+from northbridge_right import torch
 
 
 @right.caught_by("C1/Graphs/test_replay_reads_the_current_input")
@@ -18,8 +19,6 @@ def replays_once(replay, graph):
 @right.instead_of("torch.accelerator.Graph.replay")
 def replays_draw_the_same(replay, graph):
     """Each replay of a graph draws the same numbers."""
-    import torch
-
     chip = torch.get_device_module(right.Device.type)
     state = chip.get_rng_state()
     replay(graph)

@@ -4,6 +4,7 @@ import os
 import signal
 
 import northbridge_right as right
+from northbridge_right import torch
 
 kept = []
 """Objects that a wrong backend never releases."""
@@ -22,8 +23,6 @@ class MemoryStatisticsConstant(right.Device):
 @right.wrong
 def peak_kept():
     """The peak of memory cannot be reset."""
-    import torch
-
     torch.get_device_module(right.Device.type).reset_peak_memory_stats = lambda device=None: None
 
 
@@ -48,8 +47,6 @@ class StepsKept(right.Bridge):
     """Each step leaks memory of the chip."""
 
     def after_step(self) -> None:
-        import torch
-
         kept.append(torch.ones(64, device=right.Device.type))
 
 
@@ -77,8 +74,6 @@ class EvaluationKept(right.Bridge):
     """The memory of an evaluation is never released."""
 
     def after_evaluation(self) -> None:
-        import torch
-
         kept.append(torch.ones(2**16, device=right.Device.type))
 
 
@@ -88,8 +83,6 @@ class CyclesKept(right.Bridge):
     """Each step leaves a tensor in a reference cycle."""
 
     def after_step(self) -> None:
-        import torch
-
         cycle: list[object] = [torch.ones(2**12, device=right.Device.type)]
         cycle.append(cycle)
 
@@ -102,7 +95,5 @@ class WorkspacesKept(right.Device):
     """Each Trainer leaves a workspace on the card."""
 
     def empty_cache(self) -> None:
-        import torch
-
         super().empty_cache()
         kept.append(torch.ones(2**16, device=self.type))

@@ -3,6 +3,7 @@
 from functools import cache
 
 import northbridge_right as right
+from northbridge_right import torch
 
 
 @right.caught_by("C1/FusedOptimizers/test_large_epsilon_matches_a_published_adamw_formula")
@@ -37,8 +38,6 @@ class WholeVectorsSkipped(right.Acceleration):
 
     @cache
     def fused_optimizers(self):
-        import torch
-
         class FusedSGD(torch.optim.SGD):
             def step(self, closure=None):
                 weights = [each for group in self.param_groups for each in group["params"] if each.itemsize == 2]

@@ -2,6 +2,7 @@
 
 import northbridge
 import northbridge_right as right
+from northbridge_right import dist, torch
 
 
 @right.caught_by("C1/Autocast/test_matmul_computes_in_the_dtype[bfloat16]")
@@ -22,8 +23,6 @@ def scaler_disabled(begin, self, device):
 @right.instead_of("torch.set_autocast_dtype")
 def float16_computed_in_float32(choose, device, dtype):
     """float16 is claimed, but computed in float32."""
-    import torch
-
     choose(device, torch.float32 if dtype == torch.float16 else dtype)
 
 
@@ -61,8 +60,6 @@ def wide_products_rounded(linear, given, weight, bias=None):
 @right.instead_of("torch.set_autocast_dtype")
 def inner_autocast_ignored(choose, device, dtype):
     """A nested autocast keeps the outer dtype."""
-    import torch
-
     if device != right.Device.type or torch.autocast_increment_nesting() == 1:
         choose(device, dtype)
     torch.autocast_decrement_nesting()
@@ -86,7 +83,6 @@ class ExponentialNarrow(right.Bridge):
 
     def load(self) -> None:
         super().load()
-        import torch
 
         def narrow(given):
             with torch.autocast(right.Device.type, enabled=False):
@@ -120,8 +116,6 @@ def unscaled_late():
 @right.instead_of("torch.nn.functional.linear")
 def float64_lowered(linear, given, *rest):
     """Autocast lowers float64 too."""
-    import torch
-
     if given.device.type == right.Device.type and torch.is_autocast_enabled(right.Device.type):
         kind = torch.get_autocast_dtype(right.Device.type)
         given, *rest = (each if each is None else each.to(kind) for each in (given, *rest))
@@ -141,8 +135,6 @@ def convolutions_rounded(conv2d, given, weight, *rest, **named):
 @right.instead_of("torch.nn.functional.linear")
 def bfloat16_ends_early(linear, given, weight, bias=None):
     """bfloat16_range is claimed, but products have float16's range."""
-    import torch
-
     if given.device.type == right.Device.type and given.dtype == torch.bfloat16:
         given = given.clamp(-65407, 65407)
     return linear(given, weight, bias)
@@ -163,8 +155,6 @@ def half_weights_stay(step, parameters, *rest, **named):
 @right.wrong
 def dtypes_not_told():
     """Torch's module has no get_amp_supported_dtype()."""
-    import torch
-
     del torch.fairchip.get_amp_supported_dtype
 
 
@@ -188,15 +178,11 @@ def backbone_in_float32(linear, *given):
 @right.instead_of("torch.nn.functional.linear")
 def sharded_backbone_in_float32(linear, *given):
     """Autocast reaches only the last layer of a sharded model."""
-    import torch.distributed as dist
-
     return wide_in_float32(linear, *given) if dist.is_initialized() else linear(*given)
 
 
 def wide_in_float32(linear, given, weight, bias=None):
     """Compute a layer of many outputs without autocast."""
-    import torch
-
     if given.device.type != right.Device.type or len(weight) < 8 or not torch.is_autocast_enabled(given.device.type):
         return linear(given, weight, bias)
     with torch.autocast(given.device.type, enabled=False):

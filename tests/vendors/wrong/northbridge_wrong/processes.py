@@ -11,6 +11,7 @@ import threading
 from datetime import timedelta
 
 import northbridge_right as right
+from northbridge_right import dist, torch
 
 
 @right.caught_by("C0/SoftwareLoading/test_load_overwrites_no_environment_variable[alone]")
@@ -70,8 +71,6 @@ class DeterministicOff(right.Device):
     """Acquiring a card turns deterministic algorithms off."""
 
     def select(self, index: int) -> None:
-        import torch
-
         super().select(index)
         torch.use_deterministic_algorithms(False)
 
@@ -165,8 +164,6 @@ class ExitWaits(right.Bridge):
 
 
 def _wait_for_the_others() -> None:
-    import torch.distributed as dist
-
     store = dist.distributed_c10d._get_default_store()
     store.set(f"left/{dist.get_rank()}", "")
     store.wait([f"left/{rank}" for rank in range(dist.get_world_size())], timedelta(seconds=75))

@@ -3,6 +3,7 @@
 import random
 
 import northbridge_right as right
+from northbridge_right import torch
 
 
 @right.caught_by("C1/RandomNumbers/test_restored_state_gives_the_same_numbers[rand]")
@@ -29,8 +30,6 @@ class SeedsTheHost(right.Device):
     """Seeding the chip seeds the CPU too."""
 
     def seed(self, seed):
-        import torch
-
         torch.manual_seed(seed)
 
 
@@ -38,8 +37,6 @@ class SeedsTheHost(right.Device):
 @right.wrong
 def state_of_the_current_device():
     """The index of a random state is ignored."""
-    import torch
-
     chip = torch.get_device_module(right.Device.type)
     get, put = chip.get_rng_state, chip.set_rng_state
     chip.get_rng_state = lambda device=None: get()
@@ -50,8 +47,6 @@ def state_of_the_current_device():
 @right.instead_of("torch.multinomial")
 def multinomial_unweighted(draw, weights, *rest, **named):
     """Multinomial ignores its weights."""
-    import torch
-
     if weights.device.type == right.Device.type:
         weights = torch.ones_like(weights)
     return draw(weights, *rest, **named)
@@ -61,10 +56,17 @@ def multinomial_unweighted(draw, weights, *rest, **named):
 @right.wrong
 def loading_seeds_the_host():
     """load() seeds the host's generator."""
-    import torch
-
     torch.default_generator.manual_seed(0)
     random.seed(0)
+
+
+@right.caught_by("C1/RandomNumbers/test_same_seed_gives_the_same_sequence[rand]")
+@right.wrong
+class SeedIgnored(right.Device):
+    """A seed is ignored."""
+
+    def seed(self, seed):
+        pass
 
 
 @right.caught_by("C1/RandomNumbers/test_every_bit_of_a_seed_counts")
@@ -85,8 +87,6 @@ class RandomStateIsAHandle(right.Device):
         self.states = []
 
     def random_state(self):
-        import torch
-
         self.states.append(super().random_state())
         return torch.tensor([len(self.states) - 1])
 

@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 
 import northbridge_right as right
+from northbridge_right import dist, torch
 
 
 @right.caught_by("C3/GradientAveraging/test_weights_match_training_in_one_process[two devices]")
@@ -47,9 +48,6 @@ class IntegerMeanRounded(right.Collective):
     """The mean of integers is rounded, not truncated."""
 
     def all_reduce(self, tensor, op="sum", group=None):
-        import torch
-        import torch.distributed as dist
-
         if op != "mean" or tensor.is_floating_point() or tensor.dtype == torch.bool:
             return super().all_reduce(tensor, op, group)
         total = super().all_reduce(tensor, "sum", group)
@@ -62,8 +60,6 @@ class Bfloat16LosesAccuracy(right.Collective):
     """An all-reduce of bfloat16 loses accuracy."""
 
     def all_reduce(self, tensor, op="sum", group=None):
-        import torch
-
         reduced = super().all_reduce(tensor, op, group)
         if tensor.dtype == torch.bfloat16:
             reduced.copy_(reduced.view(torch.int16).bitwise_and(-2).view(torch.bfloat16))
@@ -76,8 +72,6 @@ class ReducedTwice(right.Collective):
     """A rank's tensor is reduced twice."""
 
     def all_reduce(self, tensor, op="sum", group=None):
-        import torch.distributed as dist
-
         if op in ("sum", "mean") and dist.get_rank() == dist.get_world_size() - 1:
             tensor.mul_(2)
         return super().all_reduce(tensor, op, group)
@@ -120,8 +114,6 @@ class Int32InFloat32(right.Collective):
     """int32 is reduced as float32."""
 
     def all_reduce(self, tensor, op="sum", group=None):
-        import torch
-
         if tensor.dtype != torch.int32:
             return super().all_reduce(tensor, op, group)
         return tensor.copy_(super().all_reduce(tensor.float(), op, group))
@@ -144,8 +136,6 @@ class TruthsCancel(right.Collective):
     """The sum of an even number of True is False."""
 
     def all_reduce(self, tensor, op="sum", group=None):
-        import torch
-
         if tensor.dtype == torch.bool and op == "sum":
             counted = super().all_reduce(tensor.int(), op, group)
             return tensor.copy_(counted % 2 == 1)
@@ -169,8 +159,6 @@ class LargeHalvesCut(right.Collective):
 @right.instead_of("torch.distributed.reduce_scatter_tensor")
 def scatter_in_threes(scatter, output, given, *op, group=None, **named):
     """A reduce-scatter over three ranks omits the last rank."""
-    import torch.distributed as dist
-
     ranks = dist.get_world_size(group)
     if ranks & (ranks - 1) and dist.get_rank(group) == ranks - 1:
         given = given * 0
@@ -181,8 +169,6 @@ def scatter_in_threes(scatter, output, given, *op, group=None, **named):
 @right.instead_of("torch.distributed.reduce")
 def reduced_to_another(reduce, tensor, dst=None, *op, group=None, group_dst=None, **named):
     """In a group, a reduce goes to the wrong rank."""
-    import torch.distributed as dist
-
     if group is not None and dst is not None:
         dst, group_dst = None, dst % dist.get_world_size(group)
     return reduce(tensor, dst, *op, group=group, group_dst=group_dst, **named)
@@ -192,8 +178,6 @@ def reduced_to_another(reduce, tensor, dst=None, *op, group=None, group_dst=None
 @right.instead_of("torch.distributed.ProcessGroup.allreduce")
 def sums_left_out(reduce, group, tensors, options):
     """The library's sum changes nothing."""
-    import torch
-
     return reduce(group, [torch.zeros_like(tensor) for tensor in tensors], options)
 
 
@@ -201,8 +185,6 @@ def in_ddp(reduce):
     """Announce a backend whose DDP calls ``reduce`` for each bucket of gradients, instead of averaging them."""
 
     def hook(_state, bucket):
-        import torch
-
         reduce(bucket)
         reduced = torch.futures.Future()
         reduced.set_result(bucket.buffer())
@@ -217,8 +199,6 @@ def in_ddp(reduce):
 
 
 def average(bucket):
-    import torch.distributed as dist
-
     dist.all_reduce(bucket.buffer())
     bucket.buffer().div_(dist.get_world_size())
 
@@ -236,8 +216,6 @@ def gradients_lost(bucket):
 @in_ddp
 def gradients_summed(bucket):
     """DDP adds gradients up and does not divide."""
-    import torch.distributed as dist
-
     dist.all_reduce(bucket.buffer())
 
 
@@ -291,8 +269,6 @@ def shards_scaled_late(scatter, output, *rest, **named):
 @in_fsdp
 def shard_apart(scatter, output, input, *rest, group=None, **named):  # noqa: A002
     """FSDP2 does not average one layer's gradients."""
-    import torch.distributed as dist
-
     scatter(output, input, *rest, group=group, **named)
     if output.numel() < 128:
         output.copy_(input.chunk(dist.get_world_size(group))[dist.get_rank(group)])

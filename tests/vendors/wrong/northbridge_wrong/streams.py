@@ -1,13 +1,13 @@
 """Streams, events, and copies between devices."""
 
 import northbridge_right as right
+from northbridge_right import torch
 
 
 @right.caught_by("C1/Streams/test_elapsed_time_between_events_is_in_milliseconds")
 @right.wrong
 def elapsed_in_seconds():
     """The time between events is in seconds."""
-    import torch
 
     class Event(right.event_class()):
         def elapsed_time(self, other):
@@ -20,7 +20,6 @@ def elapsed_in_seconds():
 @right.wrong
 def event_done_at_once():
     """An event reports completion at once."""
-    import torch
 
     class Event(right.event_class()):
         def query(self):
@@ -33,7 +32,6 @@ def event_done_at_once():
 @right.wrong
 def event_not_waited_for():
     """A stream does not wait for an event."""
-    import torch
 
     class Event(right.event_class()):
         def wait(self, stream=None):
@@ -46,8 +44,6 @@ def event_not_waited_for():
 @right.instead_of("torch.Tensor.to")
 def other_devices_do_not_wait(to, self, *given, **named):
     """A copy to another device does not wait for pending work."""
-    import torch
-
     module = torch.get_device_module(right.Device.type)
     where = given[0] if given else None
     if self.device.type == right.Device.type and isinstance(where, torch.device) and where != self.device:
@@ -60,8 +56,6 @@ def other_devices_do_not_wait(to, self, *given, **named):
 @right.instead_of("torch.nn.functional.prelu")
 def error_comes_late(prelu, given, *rest):
     """A kernel's error is raised by the next synchronisation."""
-    import torch
-
     module = torch.get_device_module(right.Device.type)
     rightly = module.synchronize
 

@@ -26,6 +26,15 @@ class GatheredIntoOldBuffers(right.Collective):
         return [mine.detach().copy_(each) for mine, each in zip(kept, found, strict=True)]
 
 
+@right.caught_by("C3/Transfers/test_all_gather[gathered-two devices]")
+@right.wrong
+class GatheredInReverse(right.Collective):
+    """Gathered tensors are in the reverse order of the ranks."""
+
+    def all_gather(self, tensor, group=None):
+        return super().all_gather(tensor, group)[::-1]
+
+
 @right.caught_by("C3/Transfers/test_broadcast_of_a_large_tensor[two devices]")
 @right.instead_of("torch.distributed.ProcessGroup.broadcast")
 def large_broadcast_cut(broadcast, group, tensors, options):

@@ -5,6 +5,7 @@ import socket
 import tempfile
 
 import northbridge_right as right
+from northbridge_right import dist
 
 
 @right.caught_by("C3/Waits/test_barrier_waits_for_a_late_rank[the first-two devices]")
@@ -22,8 +23,6 @@ class CollectiveNotWaitedFor(right.Collective):
     """A collective is not waited for."""
 
     def all_reduce(self, tensor, op="sum", group=None):
-        import torch.distributed as dist
-
         if op != "sum":
             return super().all_reduce(tensor, op, group)
         dist.all_reduce(tensor, group=group, async_op=True)
