@@ -1,4 +1,4 @@
-"""The levels that a run of the suite earns."""
+"""Verdicts on tests, and the levels that a run of the suite earns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from northbridge_conformance.levels import LEVELS
 from northbridge_conformance.report.grading import grant, judge_claims, judge_test
 from northbridge_conformance.report.report import LevelResult
 from northbridge_conformance.runner.event_log import Ended, Planned
-from northbridge_conformance.verdict import Ending, Verdict
+from northbridge_conformance.verdict import Ending, Verdict, judge
 
 PASSING: dict[str, tuple[str, ...]] = {
     f"{level}/Chip/{claim}": (claim,) for level, claims in LEVEL_CLAIMS.items() for claim in claims
@@ -82,25 +82,39 @@ def test_one_failing_test_withholds_its_level_and_those_above() -> None:
     assert levels["C3"].withheld == ("C2 is not granted",)
 
 
-def test_a_hang_on_a_claim_of_the_level_names_both() -> None:
-    levels = earn(claiming(), {"C3/Chip/barrier": Ending.HUNG})
+@pytest.mark.parametrize(
+    ("others", "endings", "withheld"),
+    [
+        ({}, {"barrier": Ending.HUNG}, ["TIMEOUT: C3/Chip/barrier", "it needs the claim 'barrier', which is false"]),
+        ({}, {"barrier": Ending.VOID}, ["VOID: C3/Chip/barrier", "it needs the claim 'barrier', which is not tested"]),
+        (
+            {"barrier": no("it copies")},
+            {},
+            ["UNDERCLAIM: C3/Chip/barrier", "it needs the claim 'barrier', and the backend says 'no'"],
+        ),
+        ({}, {"case_1": Ending.FORBIDDEN}, ["NOT RUN: C3/Chip/case_1: it did not"]),
+        (
+            {},
+            {f"case_{number}": Ending.FORBIDDEN for number in range(1, 6)},
+            ["NOT RUN: C3/Chip/case_1 and 4 more: it did not"],
+        ),
+    ],
+    ids=["a hang", "void", "denied and works", "forbidden", "one reason forbids many"],
+)
+def test_reasons_for_which_a_level_is_withheld(
+    others: dict[str, Claim], endings: dict[str, Ending], withheld: list[str]
+) -> None:
+    levels = earn(claiming(**others), {f"C3/Chip/{name}": each for name, each in endings.items()})
 
-    assert levels["C3"].withheld == ("TIMEOUT: C3/Chip/barrier", "it needs the claim 'barrier', which is false")
+    assert levels["C2"].granted
+    assert levels["C3"].withheld == tuple(withheld)
 
 
-def test_void_test_withholds_the_level() -> None:
-    levels = earn(claiming(), {"C3/Chip/barrier": Ending.VOID})
+def test_too_few_cases_say_too_little() -> None:
+    levels = earn(claiming(), cases=10)
 
-    assert levels["C3"].withheld == ("VOID: C3/Chip/barrier", "it needs the claim 'barrier', which is not tested")
-
-
-def test_what_is_denied_and_works_withholds_the_level() -> None:
-    levels = earn(claiming(views=no("it copies")))
-
-    assert levels["C1"].withheld == (
-        "UNDERCLAIM: C1/Chip/views",
-        "it needs the claim 'views', and the backend says 'no'",
-    )
+    assert levels["C2"].granted
+    assert levels["C3"].withheld == (f"{10 + len(LEVEL_CLAIMS['C3'])} of its tests ran, and it needs 200",)
 
 
 def test_unlisted_unknown_claim_withholds_nothing() -> None:
@@ -110,12 +124,6 @@ def test_unlisted_unknown_claim_withholds_nothing() -> None:
     assert results[0].verdict is Verdict.UNKNOWN
     assert judge_claims(claims, results)["profiler"].finding == "unknown"
     assert earn(claims)["C3"].granted
-
-
-def test_a_test_that_the_machine_forbids_withholds_the_level() -> None:
-    levels = earn(claiming(), {"C3/Chip/case_1": Ending.FORBIDDEN})
-
-    assert levels["C3"].withheld == ("NOT RUN: C3/Chip/case_1: it did not",)
 
 
 def test_a_library_of_an_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,19 +136,6 @@ def test_a_library_of_an_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -
     assert results[0].verdict is Verdict.NOT_RUN
     assert judge_claims(claims, results)["deepspeed"].finding == "not tested"
     assert earn(claims, {"C3/Chip/zero": Ending.FORBIDDEN})["C3"].granted
-
-
-def test_one_reason_that_forbids_many_is_told_once() -> None:
-    levels = earn(claiming(), {f"C3/Chip/case_{number}": Ending.FORBIDDEN for number in range(1, 6)})
-
-    assert levels["C3"].withheld == ("NOT RUN: C3/Chip/case_1 and 4 more: it did not",)
-
-
-def test_too_few_cases_say_too_little() -> None:
-    levels = earn(claiming(), cases=10)
-
-    assert levels["C2"].granted
-    assert levels["C3"].withheld == (f"{10 + len(LEVEL_CLAIMS['C3'])} of its tests ran, and it needs 200",)
 
 
 def test_no_level_is_granted_without_a_case() -> None:
@@ -197,3 +192,40 @@ def test_a_test_without_an_ending_has_not_run(chosen: bool, evidence: str, advic
     result = judge_test(planned("C1/Chip/case").model_copy(update={"chosen": chosen}), None, {})
 
     assert (result.verdict, result.evidence, result.advice) == (Verdict.NOT_RUN, evidence, advice)
+
+
+DENIED = no("it has no such unit")
+
+
+@pytest.mark.parametrize(
+    ("claims", "ending", "verdict"),
+    [
+        ([], Ending.WORKED, Verdict.PASS),
+        ([], Ending.REFUSED, Verdict.FAIL),
+        ([], Ending.FAILED, Verdict.FAIL),
+        ([yes], Ending.WORKED, Verdict.PASS),
+        ([yes], Ending.REFUSED, Verdict.FAIL),
+        ([yes], Ending.FAILED, Verdict.FAIL),
+        ([DENIED], Ending.WORKED, Verdict.UNDERCLAIM),
+        ([DENIED], Ending.REFUSED, Verdict.PASS),
+        ([DENIED], Ending.FAILED, Verdict.FAIL),
+        ([unknown], Ending.WORKED, Verdict.UNKNOWN),
+        ([unknown], Ending.REFUSED, Verdict.UNKNOWN),
+        ([unknown], Ending.FAILED, Verdict.UNKNOWN),
+        ([yes, unknown], Ending.WORKED, Verdict.UNKNOWN),
+        ([unknown, DENIED], Ending.REFUSED, Verdict.PASS),
+        ([yes, DENIED], Ending.WORKED, Verdict.UNDERCLAIM),
+        ([], Ending.VOID, Verdict.VOID),
+        ([yes], Ending.VOID, Verdict.VOID),
+        ([DENIED], Ending.VOID, Verdict.VOID),
+        ([unknown], Ending.VOID, Verdict.UNKNOWN),
+    ],
+)
+def test_what_is_claimed_decides_what_an_ending_says(claims: list[Claim], ending: Ending, verdict: Verdict) -> None:
+    assert judge(ending, claims) is verdict
+
+
+@pytest.mark.parametrize("claims", [[], [yes], [DENIED], [unknown]])
+def test_hang_and_forbidden_are_told_despite_claims(claims: list[Claim]) -> None:
+    assert judge(Ending.HUNG, claims) is Verdict.TIMEOUT
+    assert judge(Ending.FORBIDDEN, claims) is Verdict.NOT_RUN

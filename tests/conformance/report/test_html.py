@@ -83,24 +83,36 @@ def test_a_screen_reader_finds_its_way(source: str) -> None:
     assert "words" in page.attributes("for")  # the label of the box
 
 
-def test_page_begins_with_level_and_coverage(good: Report) -> None:
-    text = Page(render_page(good)).text
+SAYS: dict[str, tuple[str, ...]] = {
+    "good": (
+        r"Level granted\s+C3 \(simulated\)\s+Several devices train together",
+        "Nothing is claimed about a real one",
+        r"352\s+of 352 ran\s+PASS\s+352",
+        r"16\s+proved\s+2\s+refused\s+17\s+unknown",
+    ),
+    "mixed": (
+        r"Why not C1\s+1 test of it did not pass: C1/Operations/",
+        "Not simulated: it ran on the device itself",
+        r"False\s+1\s+what the backend says is wrong: do not rely on it\s+float16",
+        r"Hidden\s+1\s+the backend says no, yet it works: the vendor has not promised it\s+bfloat16",
+        r"Not tested\s+1\s+no test that ran here shows it[\w :,']+\s+barrier",
+        r"a barrier waits.*?rank 1: File collective.py, line 40, in barrier\s+What to do:",
+    ),
+    "nothing": ("No level granted", r"Why not C0\s+C0/Plugin/test_the_hook_returns_a_backend: FAIL"),
+    "good mixed": (
+        r"They differ\s+8",
+        r"bf16 trains\s+C2/Training/test_bf16_trains\s+absent\s+UNDERCLAIM\s+Evidence",
+        r"Level granted\s+C3 \(simulated\)\s+C0",
+    ),
+}
 
-    glance = text[: text.index("What you can trust")]
-    assert "Level granted  C3 (simulated)  Several devices train together" in re.sub(r" (?= {2})", "", glance)
-    assert "Nothing is claimed about a real one" in glance
-    assert re.search(r"352\s+of 352 ran\s+PASS\s+352", glance)
-    assert re.search(r"16\s+proved\s+2\s+refused\s+17\s+unknown", glance)
-    assert "Why not" not in glance
 
+@pytest.mark.parametrize("reports", SAYS)
+def test_page_says(request: pytest.FixtureRequest, reports: str) -> None:
+    text = Page(render_page(*map(request.getfixturevalue, reports.split()))).text
 
-def test_a_level_that_is_withheld_says_why_at_a_glance(mixed: Report, nothing: Report) -> None:
-    of_mixed, of_nothing = (Page(render_page(report)).text for report in (mixed, nothing))
-
-    assert re.search(r"Why not C1\s+1 test of it did not pass: C1/Operations/", of_mixed)
-    assert "Not simulated: it ran on the device itself" in of_mixed
-    assert "No level granted" in of_nothing
-    assert re.search(r"Why not C0\s+C0/Plugin/test_the_hook_returns_a_backend: FAIL", of_nothing)
+    assert [words for words in SAYS[reports] if not re.search(words, text)] == []
+    assert ("Why not" in text) == (reports in ("mixed", "nothing"))
 
 
 def test_a_report_without_a_device_says_so(mixed: Report) -> None:
@@ -115,21 +127,12 @@ def test_a_report_without_a_device_says_so(mixed: Report) -> None:
     assert "northbridge-acme 1.2, no device, " in render_markdown(without)
 
 
-def test_each_finding_is_there_with_its_claims(mixed: Report) -> None:
-    text = Page(render_page(mixed)).text
+def test_what_needs_somebody_comes_first(good: Report, mixed: Report) -> None:
+    verdicts = Page(render_page(mixed)).attributes("data-verdict")
 
-    assert re.search(r"False\s+1\s+what the backend says is wrong: do not rely on it\s+float16", text)
-    assert re.search(r"Hidden\s+1\s+the backend says no, yet it works: the vendor has not promised it\s+bfloat16", text)
-    assert re.search(r"Not tested\s+1\s+no test that ran here shows it[\w :,']+\s+barrier", text)
-
-
-def test_failures_come_first_with_evidence_and_fix(mixed: Report) -> None:
-    page = Page(render_page(mixed))
-
-    verdicts = page.attributes("data-verdict")
     assert list(dict.fromkeys(verdicts)) == ["FAIL", "TIMEOUT", "UNDERCLAIM", "NOT RUN", "UNKNOWN", "PASS"]
     assert len(verdicts) == len(mixed.tests)
-    assert re.search(r"a barrier waits.*?rank 1: File collective.py, line 40, in barrier\s+What to do:", page.text)
+    assert Page(render_page(good, mixed)).attributes("data-verdict")[0] == "absent|FAIL"
 
 
 @pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.FAIL, Verdict.VOID])
@@ -146,16 +149,6 @@ def test_figures_have_bound_gate_and_margin(verdict: Verdict) -> None:
     assert re.search(r"gradient of weight\s+2e-06\s+8e-06\s+1e-06\s+× 4", text)
     assert re.search(r"gradient norm\s+0\s+8e-06\s+0\s+exact", text)
     assert "gradient of weight" not in Page(render_page(report_of([result("Collective", "the first step")]))).text
-
-
-def test_void_test_is_told_with_its_advice() -> None:
-    evidence, advice = "two right ways to compute differ", "Make it repeatable."
-    test = result("Collective", "the first step", Verdict.VOID, evidence=evidence, advice=advice)
-
-    text = Page(render_page(report_of([test]))).text
-
-    assert re.search(r"VOID\s+1\s+Neither passed nor failed", text)
-    assert re.search(rf"{evidence}\s+What to do:\s+{advice}", text)
 
 
 def test_long_evidence_is_folded_and_shown_once(mixed: Report) -> None:
@@ -182,22 +175,10 @@ def test_untrusted_report_says_so_before_its_level(good: Report) -> None:
     assert text.index("Do not trust this report.") < text.index("Level granted")
 
 
-def test_side_by_side_the_tests_that_differ_come_first(good: Report, mixed: Report) -> None:
-    page = Page(render_page(good, mixed))
-
-    differing = page.text[page.text.index("They differ") : page.text.index("The same in all")]
-    assert re.search(r"They differ\s+8", differing)
-    assert re.search(r"bf16 trains\s+C2/Training/test_bf16_trains\s+absent\s+UNDERCLAIM\s+Evidence", differing)
-    assert page.attributes("data-verdict")[0] == "absent|FAIL"
-    assert re.search(r"Level granted\s+C3 \(simulated\)\s+C0", page.text)
-
-
 def test_side_by_side_different_suites_are_warned_of(good: Report) -> None:
-    other = report_of([], name="other", sources="0ddba11")
+    text = Page(render_page(good, report_of([], name="other", sources="0ddba11"))).text
 
-    assert "Read with care. These reports are of different suites" in re.sub(
-        " +", " ", Page(render_page(good, other)).text
-    )
+    assert "Read with care. These reports are of different suites" in re.sub(" +", " ", text)
 
 
 def test_a_page_of_no_report_is_refused() -> None:
@@ -205,19 +186,10 @@ def test_a_page_of_no_report_is_refused() -> None:
         render_page()
 
 
-def test_a_traceback_is_long_and_a_line_is_not() -> None:
-    assert is_long("line\n" * 40)
-    assert is_long("x" * 5000)
-    assert not is_long("E  assert 1 == 2")
-
-
-def test_the_excerpt_of_a_traceback_is_what_pytest_marks() -> None:
+def test_the_excerpt_is_what_pytest_marks_or_the_end() -> None:
     traceback = "def test():\n" + "    step()\n" * 50 + "E  AssertionError: no\nE  assert 1 == 2\n\nfile.py:3"
-
-    assert choose_excerpt(traceback) == "E  AssertionError: no\nE  assert 1 == 2"
-
-
-def test_the_excerpt_of_other_evidence_is_its_end() -> None:
     stacks = "\n".join(f"frame {number}" for number in range(100))
 
+    assert choose_excerpt(traceback) == "E  AssertionError: no\nE  assert 1 == 2"
     assert choose_excerpt(stacks).splitlines() == [f"frame {number}" for number in range(92, 100)]
+    assert [is_long(each) for each in ("line\n" * 40, "x" * 5000, "E  assert 1 == 2")] == [True, True, False]
