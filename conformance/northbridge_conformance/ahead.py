@@ -18,9 +18,9 @@ import pytest
 import northbridge
 from northbridge.errors import NorthbridgeError
 from northbridge.lightning.namespaces import NAMESPACES
+from northbridge_conformance.run import STEP_BY_STEP
 from northbridge_conformance.runs.processes import inherited
 from northbridge_conformance.runs.scenario import RunError
-from northbridge_conformance.step_by_step import STEP_BY_STEP
 from northbridge_conformance.suite import NamespaceSuite, chip_run, cpu_run, require_devices
 
 _Begin = Callable[[], object]

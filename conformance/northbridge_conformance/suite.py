@@ -10,10 +10,9 @@ from typing import Any, ClassVar, TypeVar
 import northbridge
 from northbridge.lightning.namespaces import NAMESPACES
 from northbridge_conformance.optional_pytest import IS_HERE, pytest
-from northbridge_conformance.run import RunResult, run
+from northbridge_conformance.run import RunResult, run, run_steps
 from northbridge_conformance.runs.comparison import differences_from_cpu
 from northbridge_conformance.runs.scenario import Scenario
-from northbridge_conformance.step_by_step import run_steps
 
 JUDGES = (f"{__package__}.pytest_plugin", f"{__package__}.runner.recorder")
 """The pytest plugins that judge the suite's tests: they import this module, which asks pytest whether it has one."""
@@ -40,10 +39,10 @@ _ALONE = (
     "precision:train_scaled",
     "precision:train_precisions",
     "devices:request_devices",
-    "refusals:try_unsupported",
+    "devices:try_unsupported",
 )
 _TWO_TRAINERS = ("random_states:draw_and_resume", "reductions:log_metrics", "ddp:train_with_options")
-_TOGETHER = ("reductions:reduce_numbers", "weights_agreement:compare_weights")
+_TOGETHER = ("reductions:reduce_numbers", "ddp:compare_weights")
 
 BASICS: Steps = {
     ("Trainer", 1): _refer(*_TRAINER, "checkpoints:save_within_epoch", *_TRAINER_ALONE, *_ALONE),
@@ -83,7 +82,7 @@ USES: Steps = {
 """Steps beyond the basics, as users run them; in runs of their own, so that not every mode pays for them."""
 
 _OF_THE_CHIP_ALONE = _refer(
-    "weights_agreement:compare_weights",
+    "ddp:compare_weights",
     "deepspeed:train_with_deepspeed",
     "devices:request_devices",
     "compilation:train_compiled",
@@ -98,7 +97,7 @@ _OF_THE_CHIP_ALONE = _refer(
     "normalization:train_normalized",
     "reductions:reduce_numbers",
     "callbacks:profile",
-    "refusals:try_unsupported",
+    "devices:try_unsupported",
     "precision:train_precisions",
     "precision:train_scaled",
 )

@@ -13,10 +13,9 @@ import pytest
 import northbridge
 from northbridge_conformance import ahead as room, run as runs, suite
 from northbridge_conformance.ahead import RunsAhead
-from northbridge_conformance.run import RunResult
+from northbridge_conformance.run import STEP_BY_STEP, RunResult
 from northbridge_conformance.runs.processes import environ_of_runs
 from northbridge_conformance.runs.scenario import RunError, Scenario
-from northbridge_conformance.step_by_step import STEP_BY_STEP
 from northbridge_conformance.suite import BASICS, NamespaceSuite, cpu_run
 
 NAMESPACE = "lightning.fabric"

@@ -1,4 +1,4 @@
-"""A backend's own pytest judges as the command does."""
+"""A backend's own pytest judges as the command does, and ranks do without pytest."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from northbridge_conformance.run import run
+from northbridge_conformance.runs.scenario import Scenario
 
 TESTS = """
 import pytest
@@ -221,3 +224,44 @@ def test_suite_without_the_plugin_is_not_collected(tmp_path: Path) -> None:
         "TestC0.TestDeclaration: pytest has not loaded Northbridge's plugin, which judges these tests."
         ' Fix: addopts = ["-p", "northbridge_conformance.pytest_plugin"] in [tool.pytest.ini_options]\n'
     ) in said
+
+
+REPORTING = """
+import pkgutil, sys
+from importlib import import_module
+from northbridge_conformance import tests
+from northbridge_conformance.runs.scenario import write
+
+def look(scenario, folder):
+    modules = [each.name for each in pkgutil.walk_packages(tests.__path__, f"{tests.__name__}.")]
+    for each in modules:
+        import_module(each)
+    write(folder, "look", 0, {"modules": modules, "pytest": "pytest" in sys.modules})
+"""
+
+EARLY = """
+import sys
+import northbridge_conformance.suite
+import pytest
+sys.exit(pytest.main(["-q", "-p", "northbridge_conformance.pytest_plugin", "-c", "pytest.ini", "test_sample.py"]))
+"""
+
+
+def test_a_rank_has_every_behaviour_without_pytest(tmp_path: Path) -> None:
+    (tmp_path / "reporting.py").write_text(REPORTING)
+
+    found = run(Scenario("cpu", "", ("reporting:look",)), {"PYTHONPATH": str(tmp_path)}).only("look")
+
+    assert not found["pytest"]
+    assert "northbridge_conformance.tests.lightning.training" in found["modules"]
+
+
+def test_tests_imported_before_pytest_are_refused(tmp_path: Path) -> None:
+    """Their decorators did nothing."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_sample.py").write_text(FORGOTTEN)
+
+    ran = subprocess.run([sys.executable, "-c", EARLY], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert ran.returncode
+    assert "northbridge_conformance.suite was imported before pytest. Fix: import it first" in ran.stdout

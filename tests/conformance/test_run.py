@@ -12,7 +12,15 @@ import pytest
 
 from northbridge.errors import UnsupportedError
 from northbridge_conformance import run as room
-from northbridge_conformance.run import FOLDER, RunResult, folder_of_runs, run_once, run_to_the_end
+from northbridge_conformance.run import (
+    FOLDER,
+    STEP_BY_STEP,
+    RunResult,
+    folder_of_runs,
+    run_once,
+    run_steps,
+    run_to_the_end,
+)
 from northbridge_conformance.runs.scenario import (
     BEGINS,
     LAST,
@@ -21,10 +29,11 @@ from northbridge_conformance.runs.scenario import (
     Launch,
     RunError,
     Scenario,
+    name_of,
     reference,
 )
 from northbridge_conformance.suite import TRAINERS
-from northbridge_conformance.tests.endurance.side_by_side import train_side_by_side
+from northbridge_conformance.tests.endurance.launches import train_side_by_side
 
 SCENARIO = Scenario("cpu", "lightning.pytorch", ("ours:train",))
 
@@ -325,3 +334,53 @@ def test_a_run_that_hangs_fails_every_test_that_asks_for_it(played: list[int]) -
             run_to_the_end(FIRST, environ={"HANG": "1"})
 
     assert played == [1]
+
+
+THREE_STEPS = Scenario("cpu", "lightning.pytorch", ("ours:train", "ours:run_stages", "ours:hook"))
+ENVIRON = {"VARIABLE": "1"}
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The steps of each run, whose findings are its environment."""
+    found: list[tuple[str, ...]] = []
+
+    def run(scenario: Scenario, environ: dict[str, str]) -> RunResult:
+        found.append(scenario.steps)
+        return RunResult(
+            Path("of", *scenario.steps), {f"{name_of(step)} mlp": [environ] for step in scenario.steps}, ""
+        )
+
+    monkeypatch.setattr(room, "_run", run)
+    monkeypatch.setattr(room, "_results", {})
+    return found
+
+
+def test_only_what_is_read_runs(parts: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STEP_BY_STEP, "1")
+
+    result = run_steps(THREE_STEPS, ENVIRON)
+
+    assert "step by step" in repr(result)
+    assert parts == []
+    assert result.only("run_stages mlp") == ENVIRON
+    assert run_steps(THREE_STEPS, ENVIRON).each("train mlp", "VARIABLE") == ["1"]
+    assert result.ranks("train mlp") == [ENVIRON]
+    assert parts == [("ours:run_stages",), ("ours:train",)]
+
+
+def test_what_all_steps_leave_is_of_a_whole_run(parts: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STEP_BY_STEP, "1")
+
+    result = run_steps(THREE_STEPS, ENVIRON)
+
+    assert result.folder == Path("of/ours:train/ours:run_stages/ours:hook")
+    assert set(result.findings) == {"train mlp", "run_stages mlp", "hook mlp"}
+    assert parts == [THREE_STEPS.steps]
+    with pytest.raises(AttributeError, match="_nothing"):
+        _ = result._nothing  # type: ignore[attr-defined]
+
+
+def test_else_it_is_the_run_of_all(parts: list[tuple[str, ...]]) -> None:
+    assert run_steps(THREE_STEPS, ENVIRON) is room.run(THREE_STEPS, ENVIRON)
+    assert parts == [THREE_STEPS.steps]

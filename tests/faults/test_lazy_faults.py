@@ -10,7 +10,7 @@ import pytest
 from tests.core.conftest import Site, install_in
 from tests.faults.lazy_faults import LEVEL, PAGE, LazyFault, read_faults, write_page
 from tests.forks.suite import forking
-from tests.scripts import run_python
+from tests.scripts import run_forked
 
 from northbridge_conformance.report.report import Report
 from northbridge_conformance.verdict import Verdict
@@ -55,10 +55,13 @@ def test_each_fault_makes_its_tests_miss(report: Report, fault: LazyFault) -> No
 
 @pytest.mark.parametrize("fault", read_faults(), ids=lambda fault: fault.what)
 def test_reproduction_shows_the_fault(fault: LazyFault, tmp_path: Path) -> None:
-    ended = run_python("-c", fault.code, folder=tmp_path)
+    script = tmp_path / "reproduction.py"
+    script.write_text(fault.code)
+
+    ended = run_forked(script, folder=tmp_path)
 
     assert len(fault.code.splitlines()) <= 10
-    assert fault.prints in (ended.stdout or ended.stderr)
+    assert fault.prints in ended.said
 
 
 def test_the_page_says_what_the_table_says() -> None:

@@ -24,11 +24,10 @@ from tests.forks.suite import begin_pytest, forking
 from northbridge.capabilities import Claim
 from northbridge_conformance.report.grading import judge_tests
 from northbridge_conformance.report.report import TestResult
-from northbridge_conformance.run import FOLDER
+from northbridge_conformance.run import FOLDER, STEP_BY_STEP
 from northbridge_conformance.runner.supervisor import watch
 from northbridge_conformance.runs.processes import start_afresh
 from northbridge_conformance.runs.question import ask
-from northbridge_conformance.step_by_step import STEP_BY_STEP
 from northbridge_conformance.verdict import Verdict
 from northbridge_cpu_sim import ROUNDING_OPTIONS, STRICT_OPTIONS
 

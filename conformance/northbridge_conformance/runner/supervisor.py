@@ -13,8 +13,7 @@ from pathlib import Path
 from northbridge.processes.endings import describe_exit
 from northbridge_conformance.run import FOLDER
 from northbridge_conformance.runner.event_log import Began, Ended, EventLog, Line, Planned, Uncollected
-from northbridge_conformance.runs.processes import Process, Start, start_afresh
-from northbridge_conformance.runs.stacks import collect_stacks, kill_group
+from northbridge_conformance.runs.processes import Process, Start, collect_stacks, kill_group, start_afresh
 from northbridge_conformance.verdict import Ending
 
 LIMIT_S = 600.0

@@ -98,8 +98,8 @@ def differences_from_cpu(
     return find_differences(found, expected, simulated_within if capabilities.exact else TOLERANCES[dtype])
 
 
-def tolerance(backend: str, otherwise: float) -> float:
-    """Return ``otherwise``, for chips whose sums have another order, or more for a chip that denies float32_products.
+def tolerance(backend: str, otherwise: float = 1e-5) -> float:
+    """Return ``otherwise``, as sums over ranks have another order, or more for a chip that denies float32_products.
 
     A chip that reads ten bits of a factor turns a last digit into the tenth, from the second step of a training on.
     """

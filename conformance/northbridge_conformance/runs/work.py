@@ -11,8 +11,8 @@ import torch.distributed
 
 from northbridge.discovery.current import loaded
 from northbridge.errors import UnsupportedError
+from northbridge_conformance.runs.processes import dump_stacks_when_asked
 from northbridge_conformance.runs.scenario import BEGINS, LAST, REFUSED, Scenario, name_of, write
-from northbridge_conformance.runs.stacks import dump_stacks_when_asked
 
 
 def main(scenario: Scenario, folder: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.scripts import is_alive
 
 from northbridge_conformance.runs import stacks
-from northbridge_conformance.runs.stacks import RUN, await_ends, collect_stacks, kill_group, kill_left
+from northbridge_conformance.runs.processes import RUN, await_ends, collect_stacks, kill_group, kill_left
 
 HANGS = """
 import os
@@ -24,7 +24,7 @@ import sys
 import time
 from pathlib import Path
 
-from northbridge_conformance.runs.stacks import dump_stacks_when_asked
+from northbridge_conformance.runs.processes import dump_stacks_when_asked
 
 dump_stacks_when_asked(Path(sys.argv[1]))
 if os.environ["RANK"] == "3":

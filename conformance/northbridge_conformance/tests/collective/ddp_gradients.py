@@ -162,10 +162,6 @@ def _one_weight(rank: Rank) -> DistributedDataParallel:
     return DistributedDataParallel(layer.to(rank.device))
 
 
-_TOLERANCE = 1e-5
-"""The tolerance for weights of about 0.1, because sums have another order."""
-
-
 class GradientAveraging(Ranks):
     """torch's DDP on ranks with different data trains as one process with all data does."""
 
@@ -180,7 +176,7 @@ class GradientAveraging(Ranks):
         whole = weights_alone(devices, range(devices))
 
         for found in results_of(ranks, "weights"):
-            assert found == pytest.approx(whole, abs=tolerance(backend, _TOLERANCE), rel=0)
+            assert found == pytest.approx(whole, abs=tolerance(backend), rel=0)
 
     @shows("ddp_averaging")
     @pytest.mark.parametrize("fault", ["no average", "a sum", "the average of twice as many", "the last rank left out"])
@@ -197,7 +193,7 @@ class GradientAveraging(Ranks):
 
         for found in results_of(ranks, "weights"):
             distances = [abs(ours - theirs) for ours, theirs in zip(found, wrong, strict=True)]
-            assert max(distances) > max(100 * _TOLERANCE, 3 * tolerance(backend, _TOLERANCE))
+            assert max(distances) > max(1e-3, 3 * tolerance(backend))
 
     @shows("ddp_averaging")
     def test_ranks_have_bitwise_equal_weights(self, ranks: Facts, devices: int) -> None:

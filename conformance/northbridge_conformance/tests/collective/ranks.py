@@ -17,8 +17,8 @@ import northbridge
 from northbridge.errors import UnsupportedError
 from northbridge.launch import process_group
 from northbridge_conformance.optional_pytest import pytest
+from northbridge_conformance.run import run_steps
 from northbridge_conformance.runs.scenario import Scenario
-from northbridge_conformance.step_by_step import run_steps
 from northbridge_conformance.suite import Suite, require_devices
 
 STEPS = tuple(

@@ -168,11 +168,11 @@ class QuantizedLayers(OneDevice):
         measured = copy.deepcopy(layer).to(device)
 
         quantizer.measure(measured, settings, device)
-        plain = _distance(_outputs(measured, rows, device), exact)
+        plain = _error(_outputs(measured, rows, device), exact)
         quantizer.finish(measured)
         quantized = layer.to(device)
         quantizer.quantize(quantized, settings)
-        error = _distance(_outputs(quantized, rows, device), exact)
+        error = _error(_outputs(quantized, rows, device), exact)
 
         assert plain < 0.01, f"the layer that measures is off by {plain:.3f}, relative to float64"
         # Rounding to three bits of mantissa is off by 2.6 % in the mean, to seven by 0.2 %.
@@ -183,8 +183,3 @@ def _outputs(layer: nn.Module, rows: Tensor, device: torch.device) -> Tensor:
     with torch.no_grad(), torch.autocast(device.type, dtype=torch.bfloat16):
         outputs: Tensor = layer(rows.to(device, torch.bfloat16))
     return outputs.cpu().double()
-
-
-def _distance(found: Tensor, wanted: Tensor) -> float:
-    """Return the norm of the error, relative to that of ``wanted``."""
-    return float((found - wanted).norm() / wanted.norm())

@@ -23,6 +23,7 @@ from northbridge_conformance.runs.hosts import build, combine, fabric, is_traine
 from northbridge_conformance.runs.models import loader, pictures
 from northbridge_conformance.runs.scenario import Scenario, write
 from northbridge_conformance.suite import FABRICS, TRAINERS, Runs, UsesSuite, one_and_two_devices, shows
+from northbridge_conformance.tests.device.graphs import count_graphs
 from northbridge_conformance.tests.lightning.training import train_epoch
 
 
@@ -58,19 +59,10 @@ def train_compiled(scenario: Scenario, folder: Path) -> None:
 _seen: dict[str, int] = {}
 
 
-def _graphs() -> int:
-    """Return the number of graphs that torch has compiled since the last count, and count anew."""
-    from torch._dynamo.utils import counters
-
-    found = counters["stats"]["unique_graphs"]
-    counters.clear()
-    return int(found)
-
-
 def _fit(scenario: Scenario, folder: Path, asked: dict[str, Any] | None) -> dict[str, Any]:
     host = trainer(scenario, folder, max_epochs=2)
     module = combine(scenario.namespace, _Compiled)(build("mlp"))
-    _graphs()
+    count_graphs()
     host.fit(module if asked is None else torch.compile(module, **asked), loader(shuffle=False))
     return _facts(module.net, module.graphs)
 
@@ -84,10 +76,10 @@ def _loop(scenario: Scenario, asked: dict[str, Any] | None, *, around: bool) -> 
     net, optimizer = host.setup(net, optimizer, _reapply_compile=around)
     batches = host.setup_dataloaders(loader(shuffle=False))
     graphs = []
-    _graphs()
+    count_graphs()
     for _ in range(2):
         train_epoch(host, net, optimizer, batches)
-        graphs.append(_graphs())
+        graphs.append(count_graphs())
     return _facts(plain, graphs)
 
 
@@ -109,7 +101,7 @@ class _Compiled(Stock):  # type: ignore[misc]  # of Lightning's module
         _seen["batches"] = _seen.get("batches", 0) + 1
 
     def on_train_epoch_end(self) -> None:
-        self.graphs.append(_graphs())
+        self.graphs.append(count_graphs())
 
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), lr=0.1)

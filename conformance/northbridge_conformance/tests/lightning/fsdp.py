@@ -131,10 +131,6 @@ class _Wrapped(Stock):  # type: ignore[misc]  # of Lightning's module
         return adam(self.parameters())
 
 
-_TOLERANCE = 1e-5
-"""The tolerance for a loss: a sum over ranks and one over the whole batch have different orders."""
-
-
 class FSDP(NamespaceSuite):
     """A model sharded over ranks by torch's first FSDP learns as one process on the CPU does."""
 
@@ -150,7 +146,7 @@ class FSDP(NamespaceSuite):
         for found in chip.ranks("train_with_fsdp"):
             assert len(found["losses"]) == (3 if devices == 4 else 2)
             for way, losses in found["losses"].items():
-                expected = pytest.approx(found["alone"], abs=tolerance(backend, _TOLERANCE), rel=0)
+                expected = pytest.approx(found["alone"], abs=tolerance(backend), rel=0)
                 assert losses == expected, way
 
     def test_each_rank_holds_a_shard_of_the_model_on_its_device(self, backend: str, chip: RunResult) -> None:

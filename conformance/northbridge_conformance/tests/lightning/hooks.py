@@ -22,7 +22,7 @@ from northbridge_conformance.runs.models import loader
 from northbridge_conformance.runs.question import ask
 from northbridge_conformance.runs.scenario import Scenario, write
 from northbridge_conformance.suite import FABRICS, TRAINERS, Runs, UsesSuite, in_each
-from northbridge_conformance.tests.plugin.plugin_suite import ALONE
+from northbridge_conformance.tests.plugin.declaration import ALONE
 
 BEGIN = ("prepare", "load", "prepare_rank", "select")
 """The calls to a bridge and to its device before a training, in this order."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.runs.question import ask
-from northbridge_conformance.tests.plugin.plugin_suite import HEAVY, PluginSuite, is_unsupported, trainer_namespace
+from northbridge_conformance.tests.plugin.declaration import HEAVY, PluginSuite, is_unsupported, trainer_namespace
 
 
 class MissingSoftware(PluginSuite):

@@ -9,7 +9,7 @@ import northbridge
 from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.runs.processes import is_read_by_others, tells_of_a_launcher
 from northbridge_conformance.runs.question import Answer, ask, ask_again
-from northbridge_conformance.tests.plugin.plugin_suite import ALONE, HEAVY, PluginSuite, is_unsupported, tops
+from northbridge_conformance.tests.plugin.declaration import ALONE, HEAVY, PluginSuite, is_unsupported, tops
 
 MOST_SECONDS = 0.05
 """The CPU time of the import, without that of northbridge and pluggy."""

@@ -1,11 +1,15 @@
-"""Comparison of an operation's results with the CPU's."""
+"""Operations: what they are given and call, their comparison with the CPU's, and the table of them."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from northbridge_conformance.tests.device import operations
 from northbridge_conformance.tests.device.operation import (
@@ -14,11 +18,79 @@ from northbridge_conformance.tests.device.operation import (
     SUMMED,
     Operation,
     Tolerance,
+    definite,
+    flags,
     floats,
+    given,
     keep_ten_bits,
+    shuffled,
+    signs,
     whole,
 )
+from northbridge_conformance.tests.device.operation_table import OPERATIONS
 from northbridge_conformance.tests.device.operations import allow_for_products, assert_near, compute, leaves_of
+
+
+def draw(*arguments: Any, name: str = "add", differentiable: bool = True) -> tuple[list[Any], list[Tensor]]:
+    operation = Operation(name, arguments, differentiable=differentiable)
+    found, _, leaves = operation.draw("cpu")
+    return found, leaves
+
+
+def test_the_same_operation_is_given_the_same_numbers_each_time() -> None:
+    (first,), _ = draw(floats(3))
+    (again,), _ = draw(floats(3))
+    (other,), _ = draw(floats(3), name="sub")
+
+    assert first.tolist() == again.tolist()
+    assert first.tolist() != other.tolist()
+
+
+def test_what_was_drawn_before_leaves_the_process_as_it_was() -> None:
+    state = torch.get_rng_state()
+
+    draw(floats(3), whole(3), flags(3), shuffled(3), definite(3), signs(3))
+
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_gradients_are_taken_of_floats_alone() -> None:
+    found, leaves = draw(floats(2), whole(2), flags(2), signs(2), [floats(1)], (given([0.5]),))
+
+    assert [leaf.tolist() for leaf in leaves] == [found[0].tolist(), found[4][0].tolist(), found[5][0].tolist()]
+    assert all(leaf.requires_grad for leaf in leaves)
+
+
+def test_operation_without_a_gradient_wants_none() -> None:
+    (found,), leaves = draw(floats(2), differentiable=False)
+
+    assert leaves == []
+    assert not found.requires_grad
+
+
+def test_numbers_and_slices_are_given_as_they_are() -> None:
+    found, _ = draw(3, (slice(1, 2), None), "ij", [1, 2])
+
+    assert found == [3, (slice(1, 2), None), "ij", [1, 2]]
+
+
+def test_a_definite_matrix_has_positive_eigenvalues() -> None:
+    (found,), _ = draw(definite(4))
+
+    assert torch.linalg.eigvalsh(found.detach()).min() > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("add", torch.add), ("nn.functional.gelu", torch.nn.functional.gelu), ("view", Tensor.view)],
+)
+def test_a_name_means_torchs_function_or_the_tensors_method(name: str, expected: object) -> None:
+    assert Operation(name, ()).function is expected
+
+
+def test_a_name_may_mean_an_attribute_of_the_tensor() -> None:
+    assert Operation("T", ()).function(torch.tensor([[1, 2]])).tolist() == [[1], [2]]
+
 
 CPU = torch.device("cpu")
 ONE = torch.ones(2)
@@ -100,3 +172,36 @@ def test_piecewise_constant_operation_has_no_gradients() -> None:
 
     assert results[0].dtype == torch.bool
     assert slopes == []
+
+
+PROGRAM = """
+from torch.testing._internal.common_methods_invocations import op_db
+print("\\n".join(entry.name for entry in op_db))
+"""
+
+NAMES = [operation.name for operation in OPERATIONS]
+
+
+def test_they_are_called_as_in_torchs_own_database() -> None:
+    # In a process of its own: what builds the database changes settings of torch.
+    said = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+    ).stdout
+
+    assert set(NAMES) - set(said.splitlines()) == set()
+
+
+def test_each_is_there_once_and_no_tolerance_is_above_a_hundredth() -> None:
+    assert len(set(NAMES)) == len(NAMES) >= 150
+    assert max(operation.within.relative for operation in OPERATIONS) <= 0.01
+    assert max(operation.within.absolute for operation in OPERATIONS) <= 0.01
+
+
+def test_what_only_moves_numbers_is_allowed_no_difference() -> None:
+    exact = {operation.name for operation in OPERATIONS if operation.within == EXACT}
+
+    assert {"cat", "transpose", "sort", "argmax", "eq", "where"} <= exact
