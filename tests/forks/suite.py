@@ -2,9 +2,9 @@
 
 Processes of the CPU, of Lightning's tool for shards, of torch's lazy device and of simulated chips are forked. Those of
 a real chip start as a user's do, because its software may not do later what it does at the end of ``import torch``.
-Ranks that torchrun starts are not forked, nor the two that the suite starts side by side on cpu_sim for most of its
-collective tests: forks share the order of their sets, and a fault of ranks that differ in it has to show somewhere.
-Neither is a run that leaves the choice of the accelerator to Lightning.
+Ranks that torchrun starts are not forked. On cpu_sim neither are those of two nodes, nor the two that the suite starts
+side by side for most of its collective tests: forks share the order of their sets, and a fault of ranks that differ in
+it has to show somewhere. Neither is a run that leaves the choice of the accelerator to Lightning.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def begin(command: list[str], environ: Mapping[str, str], folder: Path, output: 
     """Fork a run, or a question that may be asked in a fork; start what else there is."""
     if command[:2] == WORK and may_be_forked(scenario := Scenario.from_json(command[2])):
         package = scenario.namespace.partition(".")[0] or "lightning"  # a rank of the suite's own has no namespace
-        starts_ranks = scenario.launch == "script" and not scenario.alone
+        starts_ranks = scenario.launch in ("script", "two nodes") and not scenario.alone
         return fork(command, environ, folder, output, imported=(COMPILER, package), starts_ranks=starts_ranks)
     if command[0] == "-m" and command[1].endswith(CONSOLIDATE):
         return fork(command, environ, folder, output, imported=(COMPILER, command[1].partition(".")[0]))
@@ -82,8 +82,10 @@ def begin_pytest(command: list[str], environ: Mapping[str, str], folder: Path, o
 def may_be_forked(scenario: Scenario) -> bool:
     """Return True if the processes of ``scenario`` are forks."""
     name, launch = scenario.accelerator, scenario.launch
-    afresh = name == "cpu_sim" and launch == "ranks" and scenario.ranks == 2 and len(scenario.steps) > 1
-    if afresh or launch not in ("script", "ranks"):
+    two_side_by_side = launch == "ranks" and scenario.ranks == 2 and len(scenario.steps) > 1
+    if name == "cpu_sim" and (two_side_by_side or launch == "two nodes"):
+        return False
+    if launch not in ("script", "ranks", "two nodes"):
         return False
     return name in ("cpu", "lazy") or (name in installed.names() and northbridge.get(name).capabilities.simulated)
 
@@ -94,7 +96,8 @@ def may_be_asked_in_a_fork(question: str, backend: str = "", *more: str) -> bool
         return True
     if question == "plugin:miss_software" and more[0]:  # nothing of the package's can be
         return True
-    return question in ("plugin:miss_software", "software:load") and _declares_to_be_simulated(backend)
+    of_software = question in ("plugin:miss_software", "software:load", "software:fill_memory")
+    return of_software and _declares_to_be_simulated(backend)
 
 
 def _declares_to_be_simulated(backend: str) -> bool:

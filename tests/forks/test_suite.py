@@ -34,9 +34,12 @@ def test_a_real_chip_begins_as_a_users_process_does(monkeypatch: pytest.MonkeyPa
     assert not may_be_forked(replace(SCENARIO, accelerator="cpu_sim"))
 
 
-@pytest.mark.parametrize("launch", ["torchrun", "two nodes"])
-def test_ranks_of_launchers_are_not_forks(launch: Launch) -> None:
-    assert not may_be_forked(replace(SCENARIO, launch=launch, devices=2))
+@pytest.mark.parametrize(
+    ("accelerator", "launch", "forked"),
+    [("cpu", "torchrun", False), ("cpu_sim", "two nodes", False), ("cpu", "two nodes", True)],
+)
+def test_ranks_of_launchers(accelerator: str, launch: Launch, forked: bool) -> None:
+    assert may_be_forked(replace(SCENARIO, accelerator=accelerator, launch=launch, devices=2)) is forked
 
 
 def test_two_ranks_of_cpu_sim_with_several_steps_start_afresh() -> None:
@@ -58,6 +61,8 @@ def test_run_with_lightnings_choice_begins_as_a_users() -> None:
     [
         ("software:load", ("cpu_sim", "0", "1"), True),
         ("software:load", ("hpu", "0", "1"), False),
+        ("software:fill_memory", ("cpu_sim",), True),
+        ("software:fill_memory", ("hpu",), False),
         ("plugin:miss_hardware", ("hpu", "lightning.pytorch"), True),
         ("plugin:miss_software", ("hpu", "habana_frameworks", "lightning.pytorch"), True),
         ("plugin:miss_software", ("hpu", "", "lightning.pytorch"), False),
