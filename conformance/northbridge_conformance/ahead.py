@@ -18,7 +18,6 @@ import pytest
 import northbridge
 from northbridge.errors import NorthbridgeError
 from northbridge.lightning.namespaces import NAMESPACES
-from northbridge_conformance.run import STEP_BY_STEP
 from northbridge_conformance.runs.processes import inherited
 from northbridge_conformance.runs.scenario import RunError
 from northbridge_conformance.suite import NamespaceSuite, chip_run, cpu_run, require_devices
@@ -62,8 +61,6 @@ class RunsAhead:
 
 def _find(items: Iterable[pytest.Item]) -> Iterator[tuple[type[NamespaceSuite], str, int, list[str]]]:
     """Return the class, the namespace, the number of devices and the fixtures of each test that reads a run."""
-    if os.environ.get(STEP_BY_STEP):
-        return
     for item in items:
         parent: Any = item.getparent(pytest.Class)
         test: Any = item

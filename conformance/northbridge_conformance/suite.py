@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import northbridge
 from northbridge.lightning.namespaces import NAMESPACES
 from northbridge_conformance.optional_pytest import IS_HERE, pytest
-from northbridge_conformance.run import RunResult, run, run_steps
+from northbridge_conformance.run import RunResult, run
 from northbridge_conformance.runs.comparison import differences_from_cpu
 from northbridge_conformance.runs.scenario import Scenario
 
@@ -293,7 +293,7 @@ def chip_run(backend: str, namespace: str, devices: int, environ: dict[str, str]
     require(namespace)
     asked = steps[NAMESPACES[namespace].host, devices]
     resume = str(cpu_run(namespace, devices).folder) if _refer("checkpoints:resume")[0] in asked else ""
-    return run_steps(Scenario(backend, namespace, asked, devices, resume=resume), environ)
+    return run(Scenario(backend, namespace, asked, devices, resume=resume), environ)
 
 
 def cpu_run(namespace: str, devices: int, steps: Steps = BASICS) -> RunResult:

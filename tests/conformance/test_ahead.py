@@ -13,7 +13,7 @@ import pytest
 import northbridge
 from northbridge_conformance import ahead as room, run as runs, suite
 from northbridge_conformance.ahead import RunsAhead
-from northbridge_conformance.run import STEP_BY_STEP, RunResult
+from northbridge_conformance.run import RunResult
 from northbridge_conformance.runs.processes import environ_of_runs
 from northbridge_conformance.runs.scenario import RunError, Scenario
 from northbridge_conformance.suite import BASICS, NamespaceSuite, cpu_run
@@ -49,7 +49,6 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int, str]]:
     monkeypatch.setattr(northbridge, "get", lambda _: chip)
     monkeypatch.setattr(northbridge, "load", lambda _: chip)
     monkeypatch.setattr(suite, "_same_sources", lambda namespace: namespace)  # it imports Lightning
-    monkeypatch.delenv(STEP_BY_STEP, raising=False)
     monkeypatch.setattr(runs, "_run", run)
     monkeypatch.setattr(runs, "_results", {})
     return found
@@ -117,14 +116,6 @@ def test_it_does_not_see_what_a_test_does_to_the_environment(ran: list[Any], mon
 
     assert [selected for *_, selected in ran] == ["before"]
     assert os.environ["SELECTED"] == "card 3"
-
-
-def test_step_by_step_runs_do_not_begin_ahead(ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(STEP_BY_STEP, "1")
-
-    RunsAhead(_tests("cpu")).end()
-
-    assert ran == []
 
 
 def test_a_failed_run_fails_the_test_that_needs_it(ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

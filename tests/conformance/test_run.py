@@ -14,11 +14,9 @@ from northbridge.errors import UnsupportedError
 from northbridge_conformance import run as room
 from northbridge_conformance.run import (
     FOLDER,
-    STEP_BY_STEP,
     RunResult,
     folder_of_runs,
     run_once,
-    run_steps,
     run_to_the_end,
 )
 from northbridge_conformance.runs.scenario import (
@@ -29,7 +27,6 @@ from northbridge_conformance.runs.scenario import (
     Launch,
     RunError,
     Scenario,
-    name_of,
     reference,
 )
 from northbridge_conformance.suite import TRAINERS
@@ -89,12 +86,6 @@ def test_hanging_ranks_are_ended_with_their_stacks(
     waiting = {rank for rank, _, stack in stacks if "in _meet" in stack}
     assert waiting == {"0", "1"}
     assert [pid for _, pid, _ in stacks if Path(f"/proc/{pid}/exe").exists()] == []
-
-
-def test_a_fact_of_each_rank() -> None:
-    outcome = RunResult(Path(), {"train": [{"weights": "a"}, {"weights": "b"}]}, "")
-
-    assert outcome.each("train", "weights") == ["a", "b"]
 
 
 def test_unreported_topic_has_its_steps_output() -> None:
@@ -260,7 +251,6 @@ def test_one_that_failed_is_tried_again_by_the_next(tmp_path: Path) -> None:
         ("cpu_sim", {}, 1),
         ("cpu_sim", {"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}, 2),
         ("cpu_sim", {"TORCH_SHOW_CPP_STACKTRACES": "1"}, 2),
-        ("cpu_sim", {"PYTEST_MUTATION_CPU_SIM": "add"}, 2),
     ],
     ids=[
         "the CPU's",
@@ -268,7 +258,6 @@ def test_one_that_failed_is_tried_again_by_the_next(tmp_path: Path) -> None:
         "a chip's",
         "of a chip that differs",
         "of a torch that does",
-        "of one that is broken on purpose",
     ],
 )
 def test_two_suites_share_a_run_where_it_is_the_same(
@@ -334,53 +323,3 @@ def test_a_run_that_hangs_fails_every_test_that_asks_for_it(played: list[int]) -
             run_to_the_end(FIRST, environ={"HANG": "1"})
 
     assert played == [1]
-
-
-THREE_STEPS = Scenario("cpu", "lightning.pytorch", ("ours:train", "ours:run_stages", "ours:hook"))
-ENVIRON = {"VARIABLE": "1"}
-
-
-@pytest.fixture
-def parts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """The steps of each run, whose findings are its environment."""
-    found: list[tuple[str, ...]] = []
-
-    def run(scenario: Scenario, environ: dict[str, str]) -> RunResult:
-        found.append(scenario.steps)
-        return RunResult(
-            Path("of", *scenario.steps), {f"{name_of(step)} mlp": [environ] for step in scenario.steps}, ""
-        )
-
-    monkeypatch.setattr(room, "_run", run)
-    monkeypatch.setattr(room, "_results", {})
-    return found
-
-
-def test_only_what_is_read_runs(parts: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(STEP_BY_STEP, "1")
-
-    result = run_steps(THREE_STEPS, ENVIRON)
-
-    assert "step by step" in repr(result)
-    assert parts == []
-    assert result.only("run_stages mlp") == ENVIRON
-    assert run_steps(THREE_STEPS, ENVIRON).each("train mlp", "VARIABLE") == ["1"]
-    assert result.ranks("train mlp") == [ENVIRON]
-    assert parts == [("ours:run_stages",), ("ours:train",)]
-
-
-def test_what_all_steps_leave_is_of_a_whole_run(parts: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(STEP_BY_STEP, "1")
-
-    result = run_steps(THREE_STEPS, ENVIRON)
-
-    assert result.folder == Path("of/ours:train/ours:run_stages/ours:hook")
-    assert set(result.findings) == {"train mlp", "run_stages mlp", "hook mlp"}
-    assert parts == [THREE_STEPS.steps]
-    with pytest.raises(AttributeError, match="_nothing"):
-        _ = result._nothing  # type: ignore[attr-defined]
-
-
-def test_else_it_is_the_run_of_all(parts: list[tuple[str, ...]]) -> None:
-    assert run_steps(THREE_STEPS, ENVIRON) is room.run(THREE_STEPS, ENVIRON)
-    assert parts == [THREE_STEPS.steps]

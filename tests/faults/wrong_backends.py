@@ -24,7 +24,7 @@ from tests.forks.suite import begin_pytest, forking
 from northbridge.capabilities import Claim
 from northbridge_conformance.report.grading import judge_tests
 from northbridge_conformance.report.report import TestResult
-from northbridge_conformance.run import FOLDER, STEP_BY_STEP
+from northbridge_conformance.run import FOLDER
 from northbridge_conformance.runner.supervisor import watch
 from northbridge_conformance.runs.processes import start_afresh
 from northbridge_conformance.runs.question import ask
@@ -41,6 +41,7 @@ print(json.dumps({{name: {{each: [claims[each].answer, claims[each].reason] for 
 VENDOR = Path(__file__).parents[1] / "vendors" / "wrong"
 PAGE = Path(__file__).parents[2] / "docs" / "reports" / "wrong-backends.md"
 PARENT = "right"
+STEP_BY_STEP = "tests.faults.step_by_step"
 _SIDE_BY_SIDE = 2
 
 UNSEEN = """
@@ -118,7 +119,7 @@ class Trial:
         # What Lightning does on the CPU, with which they are compared, is one.
         self._environ = {
             FOLDER: str(runs),
-            STEP_BY_STEP: "" if together else "1",
+            "PYTEST_PLUGINS": "" if together else STEP_BY_STEP,
             **with_engines(site.environ()),
             **STRICT_OPTIONS,
             **(ROUNDING_OPTIONS if rounding else {}),
@@ -172,7 +173,7 @@ def try_backend(
     if claims is None:
         declared = ask("plugin:declare", backend, environ=environ).facts["capabilities"]
         claims = {name: Claim(*said) for name, (kind, *said) in declared.items() if kind == "Claim"}
-    environ = forking({STEP_BY_STEP: "1", **environ})
+    environ = forking({"PYTEST_PLUGINS": STEP_BY_STEP, **environ})
     course = watch(backend, (level,), only=only, environ=environ, begin=begin_pytest if forked else start_afresh)
     return [result for result in judge_tests(course, claims) if result.id in course.chosen]
 

@@ -17,7 +17,7 @@ import northbridge
 from northbridge.errors import UnsupportedError
 from northbridge.launch import process_group
 from northbridge_conformance.optional_pytest import pytest
-from northbridge_conformance.run import run_steps
+from northbridge_conformance.run import run
 from northbridge_conformance.runs.scenario import Scenario
 from northbridge_conformance.suite import Suite, require_devices
 
@@ -164,4 +164,4 @@ class Ranks(Suite):
     def ranks(self, backend: str, devices: int, environ: dict[str, str]) -> Facts:
         """Return the findings of every rank."""
         require_devices(backend, devices)
-        return run_steps(Scenario(backend, "", STEPS, devices, launch="ranks"), environ).ranks(self.step)
+        return run(Scenario(backend, "", STEPS, devices, launch="ranks"), environ).ranks(self.step)
