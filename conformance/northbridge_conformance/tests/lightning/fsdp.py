@@ -22,7 +22,7 @@ from northbridge_conformance.suite import NamespaceSuite, Runs, Steps
 from northbridge_conformance.tests.collective.ranks import attempt
 from northbridge_conformance.tests.lightning.ddp import denies
 from northbridge_conformance.tests.lightning.precision import dtypes_inside
-from northbridge_conformance.tests.lightning.sharding import SHARDED, Sharding, alone, batches, fit
+from northbridge_conformance.tests.lightning.sharding import SHARDED, Sharding, alone, fit, loop
 
 _EPOCHS = 2
 _WAYS = {"FULL_SHARD": "sharded", "SHARD_GRAD_OP": "full"}
@@ -81,21 +81,7 @@ def _loop(
     inner = build("mlp")
     net: Any
     net, optimizer = host.setup(inner, adam(inner.parameters()))
-    state = {"net": net, "optimizer": optimizer, "epoch": epochs.start}
-    if epochs.start:
-        host.load(checkpoint, state)
-        assert state["epoch"] == epochs.start
-    losses = []
-    for _ in epochs:
-        for batch in host.setup_dataloaders(batches(), use_distributed_sampler=False):
-            images, labels = _mine(batch)
-            optimizer.zero_grad()  # before the forward pass, after which SHARD_GRAD_OP has other views of the gradients
-            loss = cross_entropy(net(images), labels)
-            host.backward(loss)
-            optimizer.step()
-            losses.append(float(host.all_reduce(loss.detach(), reduce_op="mean")))
-    if not epochs.start:
-        host.save(checkpoint, {**state, "epoch": epochs.stop})
+    losses = loop(host, net, optimizer, checkpoint, epochs, _mine)
     return {"losses": losses, **_facts(net._forward_module)}
 
 

@@ -136,12 +136,15 @@ def _tolerance(backend: str) -> float:
     return 1e-6 if northbridge.get(backend).capabilities.exact else tolerance(backend)
 
 
-class SyncBatchNormTests(NamespaceSuite):
+class _SyncBatchNorm(NamespaceSuite):
+    claims: tuple[str, ...] = ("sync_batchnorm",)
+    advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
+
+
+class SyncBatchNormTests(_SyncBatchNorm):
     """Two ranks train as one process with the whole batch does, and the model keeps its layers."""
 
     runs: Runs = in_each(*TRAINERS, devices=(2,))
-    claims: tuple[str, ...] = ("sync_batchnorm",)
-    advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     @pytest.mark.parametrize("way", ["argument", "torch's layers"])
     def test_weights_and_statistics_match_the_whole_batch(self, backend: str, chip: RunResult, way: str) -> None:
@@ -154,24 +157,20 @@ class SyncBatchNormTests(NamespaceSuite):
             assert min(found["weights"], found["statistics"]) > _DIFFERENT
 
 
-class UnevenSyncBatchNorm(NamespaceSuite):
+class UnevenSyncBatchNorm(_SyncBatchNorm):
     """Synchronized batch norm works with batches of different sizes on the ranks, also empty ones."""
 
     runs: Runs = in_each(*TRAINERS, *FABRICS, devices=(2,))
-    claims: tuple[str, ...] = ("sync_batchnorm",)
-    advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     def test_outputs_and_statistics_match_the_whole_batch(self, chip: RunResult) -> None:
         for found in chip.each("train_normalized", "uneven"):
             assert max(found.values()) < 1e-5  # a weight's gradients are sums of hundreds
 
 
-class FabricSyncBatchNorm(NamespaceSuite):
+class FabricSyncBatchNorm(_SyncBatchNorm):
     """A model with torch's layers trains in a Fabric as one process with the whole batch does."""
 
     runs: Runs = in_each(*FABRICS, devices=(2,))
-    claims: tuple[str, ...] = ("sync_batchnorm",)
-    advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     def test_weights_and_statistics_match_the_whole_batch(self, backend: str, chip: RunResult) -> None:
         for found in chip.each("train_normalized", "torch's layers"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,14 @@ def _loop(
     host.launch()
     net: Any = host.setup_module(build("mlp"))
     optimizer: Any = host.setup_optimizers(_adam(net))
+    losses = loop(host, net, optimizer, checkpoint, epochs, lambda batch: _mine(batch, host.strategy.device_mesh))
+    return {"losses": losses, **_facts(net)}
+
+
+def loop(
+    host: Any, net: Any, optimizer: Any, checkpoint: Path, epochs: range, mine: Callable[[Any], Any]
+) -> list[float]:
+    """Train the first epochs and save, or resume for later ones; return the losses. A rank has ``mine`` of a batch."""
     state = {"net": net, "optimizer": optimizer, "epoch": epochs.start}
     if epochs.start:
         host.load(checkpoint, state)
@@ -149,15 +158,15 @@ def _loop(
     losses = []
     for _ in epochs:
         for batch in host.setup_dataloaders(batches(), use_distributed_sampler=False):
-            images, labels = _mine(batch, host.strategy.device_mesh)
+            images, labels = mine(batch)
+            optimizer.zero_grad()  # before the forward pass, after which SHARD_GRAD_OP has other views of the gradients
             loss = cross_entropy(net(images), labels)
-            optimizer.zero_grad()
             host.backward(loss)
             optimizer.step()
             losses.append(float(host.all_reduce(loss.detach(), reduce_op="mean")))
     if not epochs.start:
         host.save(checkpoint, {**state, "epoch": epochs.stop})
-    return {"losses": losses, **_facts(net)}
+    return losses
 
 
 def _mine(batch: Any, mesh: Any) -> Any:
