@@ -53,7 +53,7 @@ tests/core/test_ standard
 tests/core/cli/ standard
 tests/conformance/ fast
     standard report/test_comparison.py report/test_command.py report/test_suite_run.py runs/test_question.py
-    standard test_run.py runs/test_stacks.py test_pytest_plugin.py test_suite.py test_proving.py
+    standard test_run.py runs/test_processes.py test_pytest_plugin.py test_suite.py test_proving.py
     standard tests/device/test_operations.py::test_they_are_called_as_in_torchs_own_database
     full report/test_browser.py runner/test_supervisor.py test_third_party.py tests/plugin/
     full report/test_command.py::test_part_of_the_suite_is_told_test_by_test report/test_command.py::test_sigterm
