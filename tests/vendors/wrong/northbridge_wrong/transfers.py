@@ -27,12 +27,10 @@ class GatheredIntoOldBuffers(right.Collective):
 
 
 @right.caught_by("C3/Transfers/test_all_gather[gathered-two devices]")
-@right.wrong
-class GatheredInReverse(right.Collective):
+@right.instead_of("torch.distributed.ProcessGroup.allgather")
+def gathered_in_reverse(gather, group, outputs, *given):
     """Gathered tensors are in the reverse order of the ranks."""
-
-    def all_gather(self, tensor, group=None):
-        return super().all_gather(tensor, group)[::-1]
+    return gather(group, [each[::-1] for each in outputs], *given)
 
 
 @right.caught_by("C3/Transfers/test_broadcast_of_a_large_tensor[two devices]")
