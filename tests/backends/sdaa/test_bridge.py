@@ -1,4 +1,4 @@
-"""Loading of the vendor's software: its registration, and the checks before."""
+"""Loading of the vendor's software: its registration, and the checks of its variables before."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from collections.abc import Callable
 import pytest
 from tests.backends.simulation.processes import Run
 from tests.core.command import command
+
+import northbridge
+from northbridge_sdaa.settings import SDAASettings
 
 LOAD = """
 import json, torch
@@ -24,38 +27,39 @@ print(json.dumps(told))
 """
 
 
-def load(run: Run, first: str = "", **environ: str) -> list[object]:
+def load(run: Run, first: str, **environ: str) -> list[object]:
     told: list[object] = json.loads(run(LOAD, first=first, **environ).splitlines()[-1])
     return told
+
+
+TORCH_FIRST = "import torch\n"
 
 
 @pytest.mark.parametrize(
     ("registration", "name"), [("renamed", "sdaa"), ("patched", "privateuseone")], ids=["renamed", "patched"]
 )
-@pytest.mark.parametrize("autoload", ["0", "1"], ids=["imported by the bridge", "imported with torch"])
+@pytest.mark.parametrize(("autoload", "first"), [("0", TORCH_FIRST), ("1", "")], ids=["by the bridge", "with torch"])
 @pytest.mark.shows("sdaa is a device type of torch", "import torch brings torch_sdaa in")
-def test_it_loads_however_the_vendor_has_done_it(run: Run, registration: str, name: str, autoload: str) -> None:
+def test_it_loads_however_the_vendor_has_done_it(
+    run: Run, registration: str, name: str, autoload: str, first: str
+) -> None:
     environ = {"NORTHBRIDGE_SDAA_SIM_REGISTRATION": registration, "NORTHBRIDGE_SDAA_SIM_AUTOLOAD": autoload}
 
-    assert load(run, **environ) == [32, name, 6.0]
+    assert load(run, first, **environ) == [32, name, 6.0]
 
 
 def test_a_script_may_import_the_vendors_package_itself(run: Run) -> None:
-    assert load(run, first="import torch\nimport torch_sdaa\n") == [32, "sdaa", 6.0]
+    environ = {"TORCH_SDAA_ALIGN_NV_DEVICE": "a100"}  # which is the vendor's affair
+
+    assert load(run, first=TORCH_FIRST + "import torch_sdaa\n", **environ) == [32, "sdaa", 6.0]
 
 
-@pytest.mark.parametrize("text", ["0", "off", "none", "A100"])
 @pytest.mark.shows("TORCH_SDAA_ALIGN_NV_DEVICE")
-def test_aborting_alignment_is_caught_before(run: Run, text: str) -> None:
-    kind, sentence = load(run, TORCH_SDAA_ALIGN_NV_DEVICE=text)
+def test_aborting_alignment_is_caught_before(run: Run) -> None:
+    kind, sentence = load(run, TORCH_FIRST, TORCH_SDAA_ALIGN_NV_DEVICE="off")
 
     assert kind == "SettingsError"
-    assert str(sentence).startswith(f"TORCH_SDAA_ALIGN_NV_DEVICE={text!r} is not a100 or v100 ")
-
-
-@pytest.mark.parametrize("text", ["a100", "v100"])
-def test_a_device_to_align_with_is_left_to_the_vendor(run: Run, text: str) -> None:
-    assert load(run, TORCH_SDAA_ALIGN_NV_DEVICE=text) == [32, "sdaa", 6.0]
+    assert str(sentence).startswith("TORCH_SDAA_ALIGN_NV_DEVICE='off' is not a100 or v100 ")
 
 
 def test_devices_are_renumbered_by_the_variable(run: Run) -> None:
@@ -65,7 +69,7 @@ def test_devices_are_renumbered_by_the_variable(run: Run) -> None:
         northbridge.load("sdaa")
         print(torch.sdaa.device_count(), [torch.sdaa.get_device_name(index) for index in range(2)])
         """,
-        first="import torch\n",
+        first=TORCH_FIRST,
         SDAA_VISIBLE_DEVICES="13,0",
     )
 
@@ -112,7 +116,7 @@ def test_devices_that_are_all_absent_are_told_by_the_variable(run: Run) -> None:
         print(error)
     """
 
-    told = run(program, first="import torch\n", SDAA_VISIBLE_DEVICES="40")
+    told = run(program, first=TORCH_FIRST, SDAA_VISIBLE_DEVICES="40")
 
     assert "SDAA_VISIBLE_DEVICES=40 names 1 core groups; torch.sdaa counts 0. " in told
 
@@ -124,3 +128,38 @@ def test_the_vendors_migration_that_a_script_imports_is_refused(run: Run) -> Non
 
     assert kind == "SoftwareLoadError"
     assert "a migration shim is active" in str(sentence)
+
+
+def test_what_is_not_set_is_nobodys_choice() -> None:
+    assert set(SDAASettings.read({}).model_dump().values()) == {None}
+
+
+DEVICES = "a list of devices (core groups), each once, with commas between, such as 0,1,2,3"
+ALIGNED = "a100 or v100 (anything else, 0 and off too, aborts the vendor's software)"
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "allowed"),
+    [
+        ("SDAA_VISIBLE_DEVICES", "0,x", DEVICES),
+        ("SDAA_VISIBLE_DEVICES", "1,1", DEVICES),
+        *(("TORCH_SDAA_ALIGN_NV_DEVICE", text, ALIGNED) for text in ("0", "off", "none", "A100")),
+        ("TORCH_SDAA_CONV_USE_FP32", "yes", "0 or 1"),
+        ("TORCH_SDAA_CONV2D_BACKWARD_USE_FP32", "2", "0 or 1"),
+        ("TORCH_SDAA_BF16_CLIP", "on", "0 or 1"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_is_allowed(variable: str, text: str, allowed: str) -> None:
+    with pytest.raises(northbridge.SettingsError) as caught:
+        SDAASettings.read({variable: text})
+
+    assert caught.value.variable == variable
+    assert str(caught.value) == f"{variable}={text!r} is not {allowed}. Fix: correct or unset it"
+
+
+def test_to_pass_for_cuda_is_refused() -> None:
+    with pytest.raises(northbridge.SettingsError) as caught:
+        SDAASettings.read({"TORCH_SDAA_AUTOLOAD": "cuda_migrate"}).reject_migration()
+
+    assert str(caught.value) == ("TORCH_SDAA_AUTOLOAD=cuda_migrate fakes CUDA. Fix: unset it")
+    SDAASettings.read({"TORCH_SDAA_AUTOLOAD": "something_new"}).reject_migration()  # the vendor's affair

@@ -1,4 +1,4 @@
-"""TCCL between two ranks: what it reduces, and what it is not given."""
+"""TCCL between two ranks: what it reduces, what it refuses, and what it is not given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from tests.backends.simulation.processes import OnRanks
-from tests.scripts import run_script
+from tests.scripts import run_forked
 
 import northbridge
 
@@ -25,16 +25,32 @@ def reduce(op, mine, dtype):
     own = torch.tensor([mine, 0] if rank else [0, mine], dtype=dtype, device="sdaa")
     return collective.all_reduce(own, op).tolist()
 
+def tried(act):
+    tensor = torch.tensor([2.0 + rank], device="sdaa")
+    try:
+        return act(tensor).item()
+    except Exception as error:
+        return str(error).splitlines()[0]
+
+def broadcast(tensor):
+    dist.broadcast(tensor, 0)
+    return tensor
+
 print(json.dumps({
     "sum of bool": reduce("sum", 1, torch.bool),
     "max of int16": reduce("max", 300, torch.int16),
     "mean of int64": reduce("mean", 2**40 + 1, torch.int64),
     "mean of bfloat16": reduce("mean", 3, torch.bfloat16),
     "product of float32": reduce("product", 3, torch.float32),
+    "the library": [tried(lambda tensor: (dist.all_reduce(tensor, getattr(dist.ReduceOp, op)), tensor)[1])
+                    for op in ("SUM", "PRODUCT", "MIN", "MAX", "AVG")],
+    "carries": [tried(lambda tensor: broadcast(tensor.to(getattr(torch, dtype)))) for dtype in
+                ("float16", "bfloat16", "int64", "uint8", "bool", "int16")],
 }))
 """
 
 
+@pytest.mark.shows("tccl reduces by sum, product, min, max", "tccl dtypes")
 def test_reductions_of_every_dtype_are_exact_or_on_the_host(on_ranks: OnRanks) -> None:
     said = [json.loads(each.splitlines()[-1]) for each in on_ranks(REDUCE)]
 
@@ -45,6 +61,9 @@ def test_reductions_of_every_dtype_are_exact_or_on_the_host(on_ranks: OnRanks) -
         "mean of int64": [2**39, 2**39],
         "mean of bfloat16": [1.5, 1.5],
         "product of float32": [0.0, 0.0],
+        "the library": [5.0, 6.0, 2.0, 3.0, "TCCL has no such reduction: avg"],
+        # The dtypes that no map of the vendor's has are refused.
+        "carries": [2.0, 2.0, 2, 2, *(f"TCCL has no such data type: {dtype}" for dtype in ("bool", "int16"))],
     }
 
 
@@ -95,7 +114,7 @@ print(f"rank {trainer.global_rank}: {' then '.join(told)}\\n", end="", flush=Tru
 def test_each_rank_sets_its_device_before_the_group_starts(tmp_path: Path) -> None:
     (tmp_path / "order.py").write_text(ORDER)
 
-    ran = run_script(tmp_path / "order.py", folder=tmp_path, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa"})
+    ran = run_forked(tmp_path / "order.py", folder=tmp_path, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa"})
 
     assert ran.status == 0, ran.said
     assert sorted(line for line in ran.said.splitlines() if line.startswith("rank ")) == [

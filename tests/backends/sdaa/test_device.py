@@ -31,12 +31,8 @@ def claims() -> dict[str, northbridge.Claim]:
 
 
 @pytest.mark.shows("one device is a core group (SPA)")
-def test_devices_are_counted_by_torch(device: northbridge.Device) -> None:
-    assert device.count() == 32
-
-
-def test_a_variable_that_names_too_many_is_refused(sdaa: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert detect(northbridge.get("sdaa")) == 32
+def test_a_variable_that_names_too_many_is_refused(device: northbridge.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert device.count() == detect(northbridge.get("sdaa")) == 32
     monkeypatch.setenv("SDAA_VISIBLE_DEVICES", "0,1,99")
 
     with pytest.raises(northbridge.SettingsError) as caught:
@@ -48,17 +44,38 @@ def test_a_variable_that_names_too_many_is_refused(sdaa: ModuleType, monkeypatch
     )
 
 
-def test_it_is_called_what_teco_smi_calls_its_card(device: northbridge.Device, sdaa: ModuleType) -> None:
-    assert sdaa.get_device_name(0) == "/dev/tcaicard0"
+@pytest.mark.parametrize(
+    ("environ", "devices", "cards"),
+    [
+        ({}, 32, 8),
+        ({"NORTHBRIDGE_SDAA_SIM_SMI": "1.10"}, 32, 8),
+        ({"NORTHBRIDGE_SDAA_SIM_GROUPS": "3", "NORTHBRIDGE_CPU_SIM_DEVICES": "12"}, 12, 4),
+        ({"SDAA_VISIBLE_DEVICES": "3,4", "NORTHBRIDGE_SDAA_SIM_SMI": "1.10"}, 2, 2),
+        ({"SDAA_VISIBLE_DEVICES": "3,4"}, 2, None),
+    ],
+    ids=["rows are cards", "rows are core groups", "three to a card", "two of two cards", "two of some"],
+)
+@pytest.mark.usefixtures("nothing_read")
+def test_teco_smi_tells_cards_and_names(
+    device: northbridge.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    environ: dict[str, str],
+    devices: int,
+    cards: int | None,
+) -> None:
+    for variable, text in environ.items():
+        monkeypatch.setenv(variable, text)
+
+    assert northbridge.get("sdaa").bridge.count_cards(range(devices), total=devices) == cards
     assert device.label(0) == "TECO_AICARD_01"
 
 
-def test_without_teco_smi_it_is_called_what_it_is(
-    device: northbridge.Device, nothing_read: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("nothing_read")
+def test_without_teco_smi_a_device_is_a_core_group(device: northbridge.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(northbridge, "run_tool", lambda *_, **__: None)
 
     assert device.label(0) == "core group of a Teco card"
+    assert northbridge.get("sdaa").bridge.count_cards([0], total=32) is None
 
 
 def test_it_asks_teco_smi_once(device: northbridge.Device, nothing_read: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,23 +116,16 @@ def test_convolutions_are_exact_if_both_say_so(device: northbridge.Device, monke
 
 
 @pytest.mark.shows("matrix products of bfloat16 have float16's range")
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [(None, "=1 cuts their inputs at 65407"), ("1", "=1 is set, which cuts their inputs at 65407")],
-    ids=["unset", "set"],
-)
 def test_bfloat16_has_float16s_range_clipped_or_not(
-    device: northbridge.Device, monkeypatch: pytest.MonkeyPatch, text: str | None, words: str
+    device: northbridge.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if text is not None:
-        monkeypatch.setenv("TORCH_SDAA_BF16_CLIP", text)
+    why = "they are computed in float16, as far as public sources tell, whose numbers end at 65504; "
+    assert claims()["bfloat16_range"] == northbridge.no(f"{why}TORCH_SDAA_BF16_CLIP=1 cuts their inputs at 65407")
 
-    claim = claims()["bfloat16_range"]
+    monkeypatch.setenv("TORCH_SDAA_BF16_CLIP", "1")
 
-    assert claim.denied
-    assert claim.reason == (
-        "they are computed in float16, as far as public sources tell, whose numbers end at 65504; TORCH_SDAA_BF16_CLIP"
-        + words
+    assert claims()["bfloat16_range"] == northbridge.no(
+        f"{why}TORCH_SDAA_BF16_CLIP=1 is set, which cuts their inputs at 65407"
     )
 
 
