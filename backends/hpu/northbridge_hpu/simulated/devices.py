@@ -1,6 +1,6 @@
-"""The functions of ``torch.hpu`` about devices, memory, random numbers and autocast.
+"""The functions of ``torch.hpu`` about devices, memory and random numbers.
 
-They have the vendor's signatures, which differ from CUDA's.
+They have the vendor's signatures, which differ from CUDA's. ``torch.hpu`` has all that are public here.
 """
 
 from __future__ import annotations
@@ -275,20 +275,9 @@ def _check_first(device: RandomDevice, otherwise: str) -> None:
         raise RuntimeError(otherwise)
 
 
-def is_autocast_hpu_enabled() -> bool:
-    """Return True inside of ``torch.autocast("hpu")``."""
-    return torch.is_autocast_enabled("hpu")
+def enable_dynamic_shape() -> None:
+    """Let the card's compiler refine graphs for new shapes; the simulated card computes the same."""
 
 
-def set_autocast_hpu_enabled(enabled: bool) -> None:
-    """Switch autocast on or off for this thread."""
-    torch.set_autocast_enabled("hpu", enabled)
-
-
-def get_autocast_hpu_dtype() -> torch.dtype:
-    """Return the dtype of autocast."""
-    return torch.get_autocast_dtype("hpu")
-
-
-def load_habana_module() -> None:
-    """Do nothing: the import of ``habana_frameworks.torch`` has loaded the bridge."""
+def disable_dynamic_shape() -> None:
+    """Make each new shape a graph of its own; the simulated card computes the same."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import enum
+import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import torch
-from torch.nn import modules
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from northbridge_hpu.simulated.machine import generation, set_variable
+from northbridge_hpu.simulated.machine import generation
 
 _E4M3_OF_GAUDI2 = 240.0
 """The largest e4m3 there; torch's float8_e4m3fn, and that of the third generation, end at 448."""
@@ -48,6 +45,20 @@ _SCHEMAS = {
 
 
 _library: list[Any] = []
+_Namespace: Any = type(torch.ops.hpu)
+
+
+class _Operators(_Namespace):  # type: ignore[misc]  # torch's class is Any
+    """``torch.ops.hpu``, which says of an absent operator that it is not simulated."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__"):
+                raise
+            loader: Any = sys.modules["habana_frameworks"].__loader__
+            raise AttributeError(loader.stand_ins.without(f"torch.ops.hpu.{name}")) from None
 
 
 def _set_is_dynamic_quantization(is_dynamic: bool, /) -> None:
@@ -64,6 +75,8 @@ def define_operators() -> None:
         for overload, kind in (("", "Tensor"), (".scalar", "float")):
             _library[0].define(name + overload + schema.format(scale=kind))
             _library[0].impl(name + overload, globals()[name], "CompositeExplicitAutograd")
+    operators: Any = torch.ops.hpu
+    operators.__class__ = _Operators
 
 
 def cast_to_fp8_v2(
@@ -245,58 +258,3 @@ class Linear(torch.nn.Module):
     def set_extra_state(self, state: Any) -> None:
         """Go on with the histories of a checkpoint."""
         self.scales = {name: _Scale(*each) for name, each in state.items()}
-
-
-# The vendor's preparation of a process for inference. The simulated card computes the same with and without it.
-
-
-def hpu_set_inference_env(model: torch.nn.Module | None = None) -> torch.nn.Module | None:
-    """Prepare the process, before ``model`` is moved; return it with its batch norms folded into convolutions."""
-    set_variable("PT_HPU_INFERENCE_MODE", "1")
-    return None if model is None else _folded(model.eval())
-
-
-def _folded(model: torch.nn.Module) -> torch.nn.Module:
-    # Only where the order of the layers is known without a trace.
-    model = copy.deepcopy(model)
-    for sequence in [each for each in model.modules() if isinstance(each, torch.nn.Sequential)]:
-        for (first, layer), (second, norm) in pairwise(list(sequence.named_children())):
-            if isinstance(layer, modules.conv._ConvNd) and isinstance(norm, modules.batchnorm._BatchNorm):
-                sequence.register_module(first, fuse_conv_bn_eval(layer, norm))
-                sequence.register_module(second, torch.nn.Identity())
-    return model
-
-
-def hpu_set_env(model: torch.nn.Module | None = None) -> torch.nn.Module | None:
-    """Prepare the process as :func:`hpu_set_inference_env` does; the older name."""
-    return hpu_set_inference_env(model)
-
-
-def hpu_inference_initialize(
-    model: torch.nn.Module | None = None,  # noqa: ARG001 - the vendor's signature, as the next three
-    mark_only_scales_as_const: bool = False,  # noqa: ARG001
-    optimizer: Any = None,  # noqa: ARG001
-    args: Any = None,  # noqa: ARG001
-) -> None:
-    """Mark the weights of ``model``, which is on the card, as constants."""
-    set_variable("PT_HPU_INFERENCE_MODE", "1")
-
-
-def hpu_initialize(
-    model: torch.nn.Module | None = None,
-    mark_only_scales_as_const: bool = False,
-    optimizer: Any = None,
-    args: Any = None,
-) -> None:
-    """Mark the weights as :func:`hpu_inference_initialize` does; the older name."""
-    hpu_inference_initialize(model, mark_only_scales_as_const, optimizer, args)
-
-
-def hpu_teardown_inference_env() -> None:
-    """End the preparation of the process."""
-    set_variable("PT_HPU_INFERENCE_MODE", "0")
-
-
-def hpu_reset_env() -> None:
-    """End the preparation of the process; the older name."""
-    hpu_teardown_inference_env()

@@ -1,9 +1,8 @@
-"""The vendor's fused optimizers and its norm clip, and the operators that they call."""
+"""The vendor's fused optimizers and its norm clip, and the operator of AdamW."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,70 +13,30 @@ from torch.optim import Optimizer
 from northbridge_hpu.simulated.machine import RECORD
 from northbridge_hpu.simulated.markers import is_lazy, mark_step
 
-Tensors = Sequence[Tensor]
-
 _libraries: list[Any] = []
-"""A library that is collected takes its operators along."""
+"""A library that is collected takes its operator along."""
 
 
-_Namespace: Any = type(torch.ops.hpu)
-
-
-class _Operators(_Namespace):  # type: ignore[misc]  # torch's class is Any
-    """``torch.ops.hpu``, which says of an absent operator that it is not simulated."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name.startswith("__"):
-                raise
-            loader: Any = sys.modules["habana_frameworks"].__loader__
-            raise AttributeError(loader.stand_ins.without(f"torch.ops.hpu.{name}")) from None
-
-
-def define_operators() -> None:
-    """Define the operators of this mode; a repeated call does nothing."""
+def define_operator() -> None:
+    """Define ``torch.ops.hpu.optimizer_adamw`` of this mode; a repeated call does nothing."""
     if _libraries:
         return
     library: Any = torch.library.Library("hpu", "FRAGMENT")  # type: ignore[no-untyped-call]  # torch's
     decay = "float weight_decay" if is_lazy() else "Tensor weight_decay, bool has_weight_decay"
-    scales = "Tensor(d!)[]? exp_avg_scales=None, Tensor(e!)[]? exp_avg_sq_scales=None"
-    _define(
-        library,
+    library.define(
         "optimizer_adamw(Tensor[] gradient_vec, Tensor(a!)[] weight_vec, Tensor(b!)[] exp_avg_vec, Tensor(c!)[]"
-        f" exp_avg_sq_vec, Tensor neg_step_t, float beta1, float beta2, float epsilon, {decay}, {scales}) -> ()",
-        step_adamw,
+        f" exp_avg_sq_vec, Tensor neg_step_t, float beta1, float beta2, float epsilon, {decay}, Tensor(d!)[]?"
+        " exp_avg_scales=None, Tensor(e!)[]? exp_avg_sq_scales=None) -> ()"
     )
-    _define(
-        library,
-        "optimizer_sgd(Tensor[] gradients, Tensor(a!)[] weights, Tensor lr, float wd, float mom, float damp, bool"
-        " nesterov) -> ()",
-        step_sgd,
-    )
-    _define(
-        library,
-        "optimizer_sgd_momentum(Tensor[] gradients, Tensor(a!)[] weights, Tensor(b!)[] momentum, Tensor epoch_num,"
-        " Tensor lr, Tensor mom, float wd, float damp, bool nesterov) -> ()",
-        step_sgd_momentum,
-    )
-    _define(library, "fused_clip_norm(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor", clip_norm)
+    library.impl("optimizer_adamw", RECORD.recorded("torch.ops.hpu.optimizer_adamw", step_adamw), "HPU")
     _libraries.append(library)
-    operators: Any = torch.ops.hpu
-    operators.__class__ = _Operators
-
-
-def _define(library: Any, schema: str, function: Callable[..., Any]) -> None:
-    name = schema.partition("(")[0]
-    library.define(schema)
-    library.impl(name, RECORD.recorded(f"torch.ops.hpu.{name}", function), "HPU")
 
 
 def step_adamw(
-    gradients: Tensors,
-    weights: Tensors,
-    averages: Tensors,
-    squares: Tensors,
+    gradients: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    averages: Sequence[Tensor],
+    squares: Sequence[Tensor],
     negative_step: Tensor,
     beta1: float,
     beta2: float,
@@ -90,45 +49,6 @@ def step_adamw(
         average.mul_(beta1).add_(gradient, alpha=1 - beta1)
         square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         weight.mul_(decay).add_(average / (square.sqrt() + epsilon) * negative_step)
-
-
-def step_sgd(gradients: Tensors, weights: Tensors, rate: Tensor, weight_decay: float, *_: Any) -> None:
-    """Step SGD without momentum."""
-    for gradient, weight in zip(gradients, weights, strict=True):
-        weight.sub_((gradient + weight_decay * weight) * rate)
-
-
-def step_sgd_momentum(
-    gradients: Tensors,
-    weights: Tensors,
-    buffers: Tensors,
-    _steps: Tensor,
-    rate: Tensor,
-    momentum: Tensor,
-    weight_decay: float,
-    dampening: float,
-    nesterov: bool,
-) -> None:
-    """Step SGD with momentum. Dampening applies to the first step too, since the buffers begin with zeros."""
-    for gradient, weight, buffer in zip(gradients, weights, buffers, strict=True):
-        decayed = gradient + weight_decay * weight
-        buffer.mul_(momentum).add_(decayed, alpha=1 - dampening)
-        weight.sub_((decayed + momentum * buffer if nesterov else buffer) * rate)
-
-
-def clip_norm(gradients: Tensors, max_norm: Tensor, _norm_type: float) -> Tensor:
-    """Clip the gradients by their 2-norm, which is returned; the last tensor is room for it, and no gradient."""
-    *gradients, total = gradients
-    total.copy_(_norm(gradients).reshape(1))
-    factor = ((total + 1e-6).reciprocal() * max_norm).clamp(max=1.0)
-    for gradient in gradients:
-        gradient.mul_(factor.to(gradient.dtype))
-    return total.clone()
-
-
-def _norm(tensors: Tensors) -> Tensor:
-    norm: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in tensors]))
-    return norm
 
 
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -236,35 +156,26 @@ class FusedSGD(Optimizer):
                 "nesterov": nesterov,
             },
         )
-        self._count = torch.zeros(1, dtype=torch.int32, device="hpu")
+        torch.zeros(1, dtype=torch.int32, device="hpu")  # the vendor counts steps on the card
         mark_step()
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Step every weight that has a gradient."""
+        """Step every weight that has a gradient. Dampening applies to the first step too: buffers begin with zeros."""
         loss = None if closure is None else closure()
         for group in self.param_groups:
             parameters = [each for each in group["params"] if each.grad is not None]
             if not parameters:
                 continue
             mark_step()
-            gradients, weights = [each.grad for each in parameters], [each.detach() for each in parameters]
             rate = torch.tensor([group["lr"]], dtype=torch.float32, device="hpu")
-            decay, dampening, nesterov = group["weight_decay"], group["dampening"], group["nesterov"]
-            if group["momentum"] == 0:
-                torch.ops.hpu.optimizer_sgd(gradients, weights, rate, decay, 0.0, dampening, nesterov)
-            else:
-                momentum = torch.tensor(group["momentum"], device="hpu")
-                torch.ops.hpu.optimizer_sgd_momentum(
-                    gradients,
-                    weights,
-                    [self._buffer_of(each) for each in parameters],
-                    self._count,
-                    rate,
-                    momentum,
-                    decay,
-                    dampening,
-                    nesterov,
-                )
+            momentum = group["momentum"]
+            for parameter in parameters:
+                weight = parameter.detach()
+                change = parameter.grad.detach() + group["weight_decay"] * weight
+                if momentum:
+                    buffer = self._buffer_of(parameter).mul_(momentum).add_(change, alpha=1 - group["dampening"])
+                    change = change + momentum * buffer if group["nesterov"] else buffer
+                weight.sub_(change * rate)
             mark_step()
         return loss
 
@@ -297,9 +208,12 @@ class FusedClipNorm:
         gradients = [each.grad for each in given if each.grad is not None]
         if not gradients:
             return torch.tensor(0.0)
-        room = torch.zeros(1, dtype=self._dtype, device="hpu")
         with torch.no_grad():
-            total: Tensor = torch.ops.hpu.fused_clip_norm([*gradients, room], self.max_norm_t, self.norm_type)
+            norms = torch.stack([torch.linalg.vector_norm(each) for each in gradients])
+            total: Tensor = torch.linalg.vector_norm(norms).reshape(1).to(self._dtype)
+            factor = ((total + 1e-6).reciprocal() * self.max_norm_t).clamp(max=1.0)
+            for each in gradients:
+                each.mul_(factor.to(each.dtype))
         mark_step()
         return total
 

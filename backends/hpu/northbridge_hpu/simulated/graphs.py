@@ -26,8 +26,7 @@ class HPUGraph:
 
     def capture_begin(self, dry_run: bool = False) -> None:
         """Begin to capture. Raises NotImplementedError for a dry run: the simulated Gaudi runs what it captures."""
-        if dry_run:
-            raise NotImplementedError("the simulated Gaudi knows no dry run. Fix: leave dry_run out")
+        _reject(dry_run)
         self._graph.capture_begin()
         _capturing.append(self)
 

@@ -64,7 +64,7 @@ class HPUSimSettings(northbridge.Settings):
         return self.server or Path(tempfile.gettempdir(), f"northbridge-hpu-sim-{os.getuid()}")
 
 
-_GRAPHS = (
+GRAPHS = (
     "HPUGraph",
     "ModuleCacher",
     "graph",
@@ -80,8 +80,8 @@ RECORD = Record(
     "pyhlml",
     "northbridge_hpu.simulated",
     names={
-        **{f"habana_frameworks.torch.hpu.{name}": f"torch.hpu.graphs.{name}" for name in _GRAPHS},
-        **{f"torch.hpu.{name}": f"torch.hpu.graphs.{name}" for name in _GRAPHS},
+        **{f"habana_frameworks.torch.hpu.{name}": f"torch.hpu.graphs.{name}" for name in GRAPHS},
+        **{f"torch.hpu.{name}": f"torch.hpu.graphs.{name}" for name in GRAPHS},
         "habana_frameworks.torch.core.hpu": "torch.hpu",
         "habana_frameworks.torch.hpu": "torch.hpu",
     },

@@ -125,23 +125,5 @@ def _check_open() -> None:
 
 # Read on https://pypi.org/project/habana-pyhlml/
 STAND_INS = RECORD.watched(
-    {
-        "pyhlml": {
-            each.__name__: each
-            for each in (
-                HLMLError,
-                HLMLError_AlreadyInitialized,
-                hlmlDeviceGetCount,
-                hlmlDeviceGetHandleByIndex,
-                hlmlDeviceGetMemoryInfo,
-                hlmlDeviceGetModuleID,
-                hlmlDeviceGetName,
-                hlmlDeviceGetUtilizationRates,
-                hlmlGetDriverVersion,
-                hlmlGetHLMLVersion,
-                hlmlInit,
-                hlmlShutdown,
-            )
-        }
-    }
+    {"pyhlml": {name: value for name, value in globals().items() if name.startswith(("hlml", "HLML"))}}
 )

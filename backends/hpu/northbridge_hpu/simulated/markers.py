@@ -6,7 +6,6 @@ import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import logging
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -16,7 +15,6 @@ from typing import Any
 from torch.utils._config_module import install_config_module
 
 from northbridge_cpu_sim import mark_graph
-from northbridge_hpu.simulated import metrics
 from northbridge_hpu.simulated.machine import HPUSimSettings, variable
 
 
@@ -58,19 +56,10 @@ def mark_step(device_str: str = "", sync: bool = False) -> None:  # noqa: ARG001
     if is_lazy():
         placed += 1
         mark_graph()
-        metrics.write(metrics.Trigger.mark_step)
 
 
 def _mark_step_if_lazy() -> None:
     mark_step()
-
-
-def log_mode() -> None:
-    """Log that markers do nothing in eager mode, as the vendor's import does."""
-    log = logging.getLogger("habana_frameworks")
-    log.addHandler(logging.NullHandler())  # shown only if logging is configured
-    if not is_lazy():
-        log.warning("mark_step has no effect in eager mode")
 
 
 _REGISTRY = "torch._dynamo.backends.registry"

@@ -1,19 +1,21 @@
-"""The vendor's counts of compiled graphs, and the files that they are written to, one for each rank."""
+"""The vendor's counts of compiled graphs, and its tool that counts them for each module of a model."""
 
 from __future__ import annotations
 
-import atexit
-import json
+import inspect
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
-from enum import Enum
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar, TypeVar
 
-from northbridge_cpu_sim import graph_runs, module as chip
+import torch
+from torch.nn import Module
+
+from northbridge_cpu_sim import graph_runs
 from northbridge_hpu.simulated.machine import variable
+from northbridge_hpu.simulated.markers import mark_step
 
 Statistics = list[tuple[str, Any]]
 
@@ -23,35 +25,23 @@ class MetricNotFound(Exception):
 
 
 class Metric:
-    """What was counted between ``start()`` and ``stop()``, or since ``reset()``. A new metric has started."""
+    """What was counted from its making to ``stop()``."""
 
     kind: ClassVar[str]
 
     def __init__(self) -> None:
         self._counted: Counter[int] = Counter()
         self._compiled: set[int] = set()
-        self._since: Counter[int] | None = None
-        self.start()
+        self._since: Counter[int] | None = Counter(graph_runs())
 
     def name(self) -> str:
         """Return the name of the metric."""
         return self.kind
 
-    def start(self) -> None:
-        """Begin to count, or go on; no effect if it counts."""
-        if self._since is None:
-            self._since = Counter(graph_runs())
-
     def stop(self) -> None:
         """End the counting; the statistics stay."""
         self._update()
         self._since = None
-
-    def reset(self) -> None:
-        """Forget what was counted."""
-        self._update()
-        self._counted.clear()
-        self._compiled.clear()
 
     def stats(self) -> Statistics:
         """Return the statistics as pairs of name and value."""
@@ -76,10 +66,7 @@ class GraphCompilation(Metric):
     kind = "graph_compilation"
 
     def _statistics(self) -> Statistics:
-        statistics: Statistics = [("TotalNumber", len(self._compiled)), ("TotalTime", 0), ("AvgTime", 0)]
-        if _is_on("PT_HPU_METRICS_GC_DETAILS"):
-            statistics.append(("recipe", [(str(graph), 0) for graph in sorted(self._compiled)]))
-        return statistics
+        return [("TotalNumber", len(self._compiled)), ("TotalTime", 0), ("AvgTime", 0)]
 
 
 class CPUFallback(Metric):
@@ -138,106 +125,114 @@ def metric_localcontext(name: str) -> Iterator[Metric]:
         metric.stop()
 
 
-def _is_on(name: str) -> bool:
-    return (variable(name) or "").lower() in {"y", "yes", "t", "true", "on", "1"}
-
-
-class FileFormat(str, Enum):
-    """The format of a file."""
-
-    json = "json"
-    text = "text"
-
-
-class Trigger(str, Enum):
-    """The event at which metrics are written."""
-
-    process_exit = "process_exit"
-    mark_step = "mark_step"
-    metric_change = "metric_change"
-    user = "user"
-
-
-class MetricsFile:
-    """A file of metrics. It is created by its first entry, under the name of a file that does not exist yet."""
-
-    def __init__(self, name: str, kind: FileFormat) -> None:
-        self._name = _of_rank(name)
-        self._kind = kind
-        self._file: TextIO | None = None
-
-    def write(self, metrics: Iterable[Metric], trigger: Trigger) -> None:
-        """Add an entry for each of the metrics."""
-        for metric in metrics:
-            is_first = self._file is None
-            file = self._file = self._file or _create(self._name)
-            now = datetime.now()
-            if self._kind is FileFormat.json:
-                entry = {"metric_name": metric.name(), "triggered_by": trigger.value, "generated_on": now.isoformat()}
-                file.write(("[" if is_first else ",\n") + json.dumps({**entry, "statistics": dict(metric.stats())}))
-            else:
-                file.write(f"Metric name: {metric.name()}\nTriggered by: {trigger.value}\nGenerated on: {now}\n")
-                file.write("Statistics:\n" + "".join(f"\t{name}: {value}\n" for name, value in metric.stats()) + "\n")
-            file.flush()
-
-    def close(self) -> None:
-        """End the file."""
-        if self._file is not None:
-            self._file.write("]\n" if self._kind is FileFormat.json else "")
-            self._file.close()
-            self._file = None
-
-
-_file: MetricsFile | None = None
-_triggers: set[Trigger] = set()
-
-
 def start() -> None:
-    """Create the metrics of the process, and their file. Raises KeyError for an unknown format or trigger."""
-    global _file
+    """Create the metrics of the process, which begin to count."""
     kinds: list[type[Metric]] = [GraphCompilation, CPUFallback, MemoryDefragmentation]
-    kinds += [RecipeCache] if _is_on("PT_HPU_ENABLE_CACHE_METRICS") else []
+    caches = (variable("PT_HPU_ENABLE_CACHE_METRICS") or "").lower() in {"y", "yes", "t", "true", "on", "1"}
+    kinds += [RecipeCache] if caches else []
     _kinds.update({kind.kind: kind for kind in kinds})
     _global.update({kind.kind: kind() for kind in kinds})
-    name = _asked("FILE")
-    if not name:
-        return
-    _triggers.update(Trigger[each] for each in (_asked("DUMP_TRIGGERS") or "process_exit").split(","))
-    _file = MetricsFile(name, FileFormat[_asked("FILE_FORMAT") or "json"])
-    atexit.register(_end)
 
 
-def write(trigger: Trigger, *, changed: str = "") -> None:
-    """Write the metrics at an event, once the process has a card; those called ``changed``, or else all."""
-    if _file is not None and trigger in _triggers and chip.is_initialized():
-        _file.write((each for each in _global.values() if changed in ("", each.name())), trigger)
+# The tool that looks for dynamic shapes in a model
+
+Kind = TypeVar("Kind", bound=Module)
+
+_COLUMNS = ("Step", "Recompiling modules", "New in", "New out", "Class", "Location", "Comment")
+_COUNTS = ("Module name", "Recompile count")
 
 
-def _end() -> None:
-    write(Trigger.process_exit)
-    if _file is not None:
-        _file.close()
+def detect_recompilation_auto_model(
+    model: Kind,
+    mdlname: str = "Net",
+    waittime: float = 1,  # noqa: ARG001 - the simulated card compiles nothing in the background
+    csv_out: str = "out",
+) -> Kind:
+    """Watch each module's forward for new graphs, and add ``analyse_dynamicity()``, which reports what was found.
+
+    It prints the report, and writes ``<csv_out>_1.csv`` with each recompilation and ``<csv_out>_2.csv`` with the number
+    of each module. In lazy mode each forward is a graph of its own. Raises AssertionError in a process group.
+    """
+    watch = _Watch(csv_out)
+    watch.add(model, mdlname)
+    vars(model)["analyse_dynamicity"] = watch.report
+    return model
 
 
-def _asked(name: str) -> str | None:
-    value = variable(f"PT_HPU_METRICS_{name}")
-    return value if value is not None else variable(f"HABANA_PT_METRICS_{name}")
+@dataclass
+class _Watch:
+    csv_out: str
+    step: int = -1
+    found: list[tuple[int, str, bool, bool, str, str, str]] = field(default_factory=list)
+    level: int = 0
+
+    def add(self, module: Module, name: str) -> None:
+        """Wrap the forward of ``module`` and of the modules in it, each once."""
+        if "_recompilation_watch" in vars(module):
+            return
+        vars(module)["_recompilation_watch"] = self
+        vars(module)["forward"] = self._watched(module, name, module.forward)
+        for child, each in module.named_children():
+            self.add(each, f"{name}/{child}")
+
+    def _watched(self, module: Module, name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
+        inputs: set[object] = set()
+        outputs: set[object] = set()
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            _assert_alone()
+            self.step += self.level == 0
+            self.level += 1
+            mark_step()
+            try:
+                with metric_localcontext("graph_compilation") as metric:
+                    result = forward(*args, **kwargs)
+                    mark_step()
+            finally:
+                self.level -= 1
+            is_new = _add(inputs, _shapes((args, kwargs))), _add(outputs, _shapes(result))
+            if dict(metric.stats())["TotalNumber"]:
+                self._note(module, name, *is_new)
+            return result
+
+        return watched
+
+    def _note(self, module: Module, name: str, new_in: bool, new_out: bool) -> None:
+        comment = "new input shape" if new_in else "known input shape, " + ("new" if new_out else "known") + " output"
+        kind = type(module)
+        file = getattr(inspect.getmodule(kind), "__file__", None) or "?"
+        place = f"{kind.__module__}.{kind.__qualname__}"
+        self.found.append((self.step, name, new_in, new_out, place, file, comment))
+
+    def report(self) -> None:
+        """Print what was found, and write the files."""
+        counts = Counter(name for _, name, *_ in self.found).most_common()
+        for number, columns, rows in ((1, _COLUMNS, sorted(self.found, key=lambda row: row[0])), (2, _COUNTS, counts)):
+            _print(columns, rows)
+            lines = [",".join(map(str, row)) for row in (columns, *rows)]
+            Path(f"{self.csv_out}_{number}.csv").write_text("\n".join(lines) + "\n")
 
 
-def _of_rank(name: str) -> str:
-    rank = variable("RANK")
-    rank = rank if rank is not None else variable("OMPI_COMM_WORLD_RANK")
-    if rank is None:
-        return name
-    base, dot, ending = name.rpartition(".")
-    return f"{base}-rank{rank}.{ending}" if dot else f"{name}-rank{rank}"
+def _add(known: set[object], shapes: object) -> bool:
+    is_new = shapes not in known
+    known.add(shapes)
+    return is_new
 
 
-def _create(name: str) -> TextIO:
-    Path(name).parent.mkdir(parents=True, exist_ok=True)
-    number = 0
-    while True:
-        try:
-            return Path(f"{name}.{number}" if number else name).open("x")
-        except FileExistsError:
-            number += 1
+def _shapes(value: object) -> object:
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape)
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_shapes, value))
+    if isinstance(value, Mapping):
+        return tuple((key, _shapes(each)) for key, each in value.items())
+    return value if isinstance(value, (int, float, str, bytes, type(None))) else type(value)
+
+
+def _print(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    for row in (columns, *rows):
+        print(" | ".join(map(str, row)))
+
+
+def _assert_alone() -> None:
+    assert not torch.distributed.is_initialized(), "the tool works in one process without a process group"

@@ -16,7 +16,7 @@ from torch.distributed import distributed_c10d
 
 from northbridge_cpu_sim import module as chip
 from northbridge_hpu.simulated import devices, profiler, replaced_in_lazy_mode, streams
-from northbridge_hpu.simulated.machine import HPUSimSettings, put, variable
+from northbridge_hpu.simulated.machine import HPUSimSettings, put
 from northbridge_hpu.simulated.markers import is_lazy
 
 _LIBRARY = "hccl"
@@ -39,10 +39,6 @@ def replace() -> None:
     profiler.replace()
     if is_lazy():
         replaced_in_lazy_mode.replace()
-    if (variable("PT_HPU_GPU_MIGRATION") or "").lower() in {"1", "true"}:
-        put("torch.distributed.get_backend", get_backend)
-        put("torch.cuda.is_available", devices.is_available)
-        put("torch.cuda.device_count", devices.device_count)
 
 
 # Process groups have the parameters of an older torch. Release 1.22 has one parameter more, `device_id`, and makes
@@ -165,12 +161,3 @@ _record_stream = torch.Tensor.record_stream
 def record_stream(self: torch.Tensor, s: torch.Stream) -> None:
     """Call ``torch.hpu.record_stream`` for a tensor on the card, and torch's function for any other."""
     (streams.record_stream if self.device.type == "hpu" else _record_stream)(self, s)
-
-
-_get_backend = dist.get_backend
-
-
-def get_backend(group: dist.ProcessGroup | None = None) -> str:
-    """Return the name of the group's library, but "nccl" for HCCL."""
-    found = str(_get_backend(group))
-    return "nccl" if found == "hccl" else found

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import northbridge_cpu_sim
 from northbridge_cpu_sim import module as chip
 from northbridge_hpu.simulated import (
     devices,
-    dynamic_shapes,
     float8,
     fused,
     graphs,
@@ -33,6 +33,11 @@ _TORCH = "habana_frameworks.torch"
 
 def _names(*objects: Callable[..., object], **others: object) -> dict[str, object]:
     return {**{each.__name__: each for each in objects}, **others}
+
+
+def _defined_in(module: ModuleType) -> dict[str, object]:
+    own = (each for each in vars(module).items() if getattr(each[1], "__module__", None) == module.__name__)
+    return {name: value for name, value in own if not name.startswith("_")}
 
 
 def _with(package: str, *modules: str) -> dict[str, object]:
@@ -63,20 +68,15 @@ def load() -> None:
         module=import_module(f"{_TORCH}.hpu"),
     )
     devices.default_generators[:] = [chip.default_generator(0)]
-    northbridge_cpu_sim.trace_operators(between_markers=markers.is_lazy(), on_new=_write_changed)
+    northbridge_cpu_sim.trace_operators(between_markers=markers.is_lazy())
     metrics.start()
     replaced.replace()
-    fused.define_operators()
+    fused.define_operator()
     markers.register_backend()
     float8.define_operators()
-    markers.log_mode()
     set_variable("TORCHINDUCTOR_COMPILE_THREADS", "1")
     if variable("HABANA_PROFILE") is None:
         set_variable("HABANA_PROFILE", "profile_api_light")
-
-
-def _write_changed() -> None:
-    metrics.write(metrics.Trigger.metric_change, changed="graph_compilation")
 
 
 _KEYS = ("WORLD_SIZE", "RANK", "LOCAL_RANK")
@@ -128,14 +128,7 @@ def _hccl() -> Mapping[str, object]:
     return _names(initialize_distributed_hpu)
 
 
-_GRAPHS = _names(
-    graphs.HPUGraph,
-    graphs.ModuleCacher,
-    graphs.graph,
-    graphs.is_current_stream_capturing,
-    graphs.make_graphed_callables,
-    graphs.wrap_in_hpu_graph,
-)
+_GRAPHS = {name: getattr(graphs, name) for name in machine.GRAPHS}
 _RANDOM = _names(
     devices.get_rng_state,
     devices.get_rng_state_all,
@@ -153,46 +146,15 @@ def _hpu() -> Mapping[str, object]:
     return {
         **_with(f"{_TORCH}.hpu", "_utils", "graphs", "metrics", "random"),
         **(_GRAPHS if markers.is_lazy() else {}),
-        **_RANDOM,
-        **_names(
-            devices._lazy_init,
-            devices.current_device,
-            devices.device,
-            devices.device_count,
-            devices.get_autocast_hpu_dtype,
-            devices.get_device_capability,
-            devices.get_device_name,
-            devices.get_device_properties,
-            devices.init,
-            devices.is_autocast_hpu_enabled,
-            devices.is_available,
-            devices.is_bf16_supported,
-            devices.is_initialized,
-            devices.max_memory_allocated,
-            devices.max_memory_cached,
-            devices.max_memory_reserved,
-            devices.mem_get_info,
-            devices.memory_allocated,
-            devices.memory_cached,
-            devices.memory_reserved,
-            devices.memory_stats,
-            devices.reset_accumulated_memory_stats,
-            devices.reset_peak_memory_stats,
-            devices.set_autocast_hpu_enabled,
-            devices.set_device,
-            devices.synchronize,
-            dynamic_shapes.disable_dynamic_shape,
-            dynamic_shapes.enable_dynamic_shape,
-            streams.Event,
-            streams.Stream,
-            streams.current_stream,
-            streams.default_stream,
-            streams.record_stream,
-            streams.set_stream,
-            streams.stream,
-            _initialized=False,
-        ),
+        **_defined_in(devices),
+        **_defined_in(streams),
+        "_lazy_init": devices._lazy_init,
+        "_initialized": False,
     }
+
+
+def load_habana_module() -> None:
+    """Do nothing: the import of ``habana_frameworks.torch`` has loaded the bridge."""
 
 
 STAND_INS = RECORD.watched(
@@ -204,16 +166,7 @@ STAND_INS = RECORD.watched(
         f"{_TORCH}.core": lambda: {
             **_with(_TORCH, "hpu"),
             **_with(f"{_TORCH}.core", "step_closure"),
-            **_names(
-                float8.hpu_inference_initialize,
-                float8.hpu_initialize,
-                float8.hpu_reset_env,
-                float8.hpu_set_env,
-                float8.hpu_set_inference_env,
-                float8.hpu_teardown_inference_env,
-                markers.is_lazy,
-                markers.mark_step,
-            ),
+            **_names(markers.is_lazy, markers.mark_step),
         },
         f"{_TORCH}.core.step_closure": _names(markers._mark_step_if_lazy, markers.mark_step),
         f"{_TORCH}.distributed": lambda: _with(f"{_TORCH}.distributed", "hccl"),
@@ -241,15 +194,13 @@ STAND_INS = RECORD.watched(
         f"{_TORCH}.hpu.random": {**_RANDOM, "default_generators": devices.default_generators},
         f"{_TORCH}.utils": {},
         f"{_TORCH}.utils.experimental": _names(
-            dynamic_shapes.const_shape_dataloader,
-            dynamic_shapes.data_dynamicity,
-            dynamic_shapes.detect_recompilation_auto_model,
             float8._set_is_dynamic_quantization,
             machine._get_device_type,
             machine._is_fp16_supported,
             machine.synDeviceType,
+            metrics.detect_recompilation_auto_model,
         ),
         f"{_TORCH}.utils.internal": _names(markers.is_lazy),
-        f"{_TORCH}.utils.library_loader": _names(devices.load_habana_module, is_habana_available=devices.is_available),
+        f"{_TORCH}.utils.library_loader": _names(load_habana_module, is_habana_available=devices.is_available),
     }
 )

@@ -1,4 +1,7 @@
-"""The vendor's fused optimizers: their formulas in float64, and where they differ from torch's."""
+"""The vendor's fused optimizers, where they differ from torch's.
+
+Where they are as torch's, the suite's FusedOptimizers prove it.
+"""
 
 from __future__ import annotations
 
@@ -62,21 +65,13 @@ def by_formula(lr: float, betas: tuple[float, float], eps: float, weight_decay: 
     return torch.cat([each.flatten() for each in found])
 
 
-@pytest.mark.parametrize("eps", [1e-8, 0.1], ids=["a small epsilon", "a large epsilon"])
-def test_adamw_has_the_published_formula(optimizers: ModuleType, eps: float) -> None:
-    options: Any = {"lr": 0.01, "betas": (0.8, 0.99), "eps": eps, "weight_decay": 0.1}
+def test_adamw_has_the_published_formula(optimizers: ModuleType) -> None:
+    options: Any = {"lr": 0.01, "betas": (0.8, 0.99), "eps": 0.1, "weight_decay": 0.1}
 
-    assert torch.allclose(train(optimizers.FusedAdamW, **options), by_formula(**options), rtol=1e-6, atol=1e-7)
+    found = train(optimizers.FusedAdamW, **options)
 
-
-def test_adamw_matches_torch_with_a_small_epsilon_alone(optimizers: ModuleType) -> None:
-    def distance(eps: float) -> float:
-        options: Any = {"lr": 0.01, "eps": eps, "weight_decay": 0.1}
-        torchs = train(torch.optim.AdamW, torch.float64, "cpu", **options)
-        return float((train(optimizers.FusedAdamW, **options) - torchs).abs().max())
-
-    assert distance(1e-8) < 1e-6
-    assert distance(0.1) > 1e-3
+    assert torch.allclose(found, by_formula(**options), rtol=1e-6, atol=1e-7)
+    assert (found - train(torch.optim.AdamW, torch.float64, "cpu", **options)).abs().max() > 1e-3
 
 
 def test_adamw_without_bias_correction(optimizers: ModuleType) -> None:
@@ -88,23 +83,20 @@ def test_adamw_without_bias_correction(optimizers: ModuleType) -> None:
     assert not torch.allclose(found, train(optimizers.FusedAdamW, bias_correction=False, lr=0.01))
 
 
-def test_adamws_defaults_differ_from_torchs(optimizers: ModuleType) -> None:
-    ours, torchs = (kind(weights(torch.float32, "cpu")).defaults for kind in (optimizers.FusedAdamW, torch.optim.AdamW))
-
-    assert {key: (ours[key], torchs[key]) for key in ours if key in torchs and ours[key] != torchs[key]} == {
-        "eps": (1e-6, 1e-8),
-        "weight_decay": (0.0, 0.01),
-    }
-
-
-def test_adamw_counts_steps_by_group(optimizers: ModuleType) -> None:
+def test_adamws_defaults_differ_and_steps_count_by_group(optimizers: ModuleType) -> None:
     first, second = weights(torch.float32, "hpu")
     optimizer = optimizers.FusedAdamW([{"params": [first]}, {"params": [second]}])
+    torchs = torch.optim.AdamW([first]).defaults
     first.grad = torch.ones_like(first)
 
     optimizer.step()
     optimizer.step()
 
+    ours = optimizer.defaults
+    assert {key: (ours[key], torchs[key]) for key in ours if key in torchs and ours[key] != torchs[key]} == {
+        "eps": (1e-6, 1e-8),
+        "weight_decay": (0.0, 0.01),
+    }
     assert [group.get("step") for group in optimizer.param_groups] == [2, None]
     assert optimizer.state[first]["step"] == 0
 
@@ -125,54 +117,25 @@ def test_moments_in_float8_are_not_simulated(optimizers: ModuleType) -> None:
         optimizers.FusedAdamW(weights(torch.float32, "hpu"), moments_dtype=torch.float8_e5m2)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"weight_decay": 0.1}],
-    ids=str,
-)
+@pytest.mark.parametrize("options", [{}, {"momentum": 0.9, "nesterov": True}], ids=str)
 def test_sgd_matches_torch(optimizers: ModuleType, options: dict[str, Any]) -> None:
     torchs = train(torch.optim.SGD, torch.float64, "cpu", lr=0.1, **options)
 
     assert torch.allclose(train(optimizers.FusedSGD, lr=0.1, **options), torchs, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_the_clip_matches_torch(hpu: ModuleType, dtype: torch.dtype) -> None:
+def test_the_clip_has_the_first_gradients_dtype(hpu: ModuleType) -> None:
     from habana_frameworks.torch.hpex.normalization import FusedClipNorm
 
-    on_chip, on_cpu = weights(dtype, "hpu"), weights(torch.float64, "cpu")
-    given = next(gradients())
-    for ours, theirs, gradient in zip(on_chip, on_cpu, given, strict=True):
-        ours.grad, theirs.grad = gradient.to(ours), gradient.to(dtype).double()
+    weight = nn.Parameter(torch.zeros(2, dtype=torch.bfloat16, device="hpu"))
+    weight.grad = torch.tensor([3.0, 4.0]).to(weight)
 
-    norm = FusedClipNorm(on_chip, 0.5).clip_norm(on_chip)
-    expected = nn.utils.clip_grad_norm_(on_cpu, 0.5)
+    norm = FusedClipNorm([weight], 1.0).clip_norm(weight)
 
-    within = 1e-6 if dtype is torch.float32 else 1e-2
-    assert norm.shape == (1,)
-    assert norm.item() == pytest.approx(expected.item(), rel=within)
-    for ours, theirs in zip(on_chip, on_cpu, strict=True):
-        assert ours.grad is not None
-        assert theirs.grad is not None
-        assert torch.allclose(ours.grad.cpu().double(), theirs.grad, rtol=within, atol=within)
-
-
-def test_the_clip_finds_a_norm_of_zero_without_gradients(hpu: ModuleType) -> None:
-    from habana_frameworks.torch.hpex.normalization import FusedClipNorm
-
-    total = FusedClipNorm([], 1.0).clip_norm(weights(torch.float32, "hpu"))
-
-    assert (total.item(), total.device.type) == (0.0, "cpu")
-
-
-def test_building_the_clip_acquires_the_card(run: Run) -> None:
-    program = """
-    from habana_frameworks.torch.hpex.normalization import FusedClipNorm
-    before = torch.hpu.is_initialized()
-    FusedClipNorm([], 1.0)
-    print(before, torch.hpu.is_initialized())
-    """
-    assert run(program) == "False True\n"
+    assert (norm.tolist(), norm.dtype) == ([5.0], torch.bfloat16)
+    assert weight.grad.tolist() == pytest.approx([0.6, 0.8], rel=0.01)
+    nothing = FusedClipNorm([], 1.0).clip_norm([])
+    assert (nothing.item(), nothing.device.type) == (0.0, "cpu")
 
 
 def test_lazy_mode_steps_the_same_between_markers(run: Run) -> None:

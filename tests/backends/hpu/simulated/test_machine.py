@@ -1,11 +1,11 @@
-"""The simulated server: its settings, the acquisition of its cards by several processes, and its record."""
+"""The simulated server: its settings, the acquisition of its cards by several processes, its record, ``pyhlml``."""
 
 from __future__ import annotations
 
 import signal
-import subprocess
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tests.backends.simulation.processes import Run, Start
@@ -19,14 +19,11 @@ def read(**fields: str) -> HPUSimSettings:
     return HPUSimSettings.read({HPUSimSettings.variable(name): text for name, text in fields.items()})
 
 
-def test_default_is_a_second_generation_card() -> None:
+def test_default_is_a_second_generation_card(tmp_path: Path) -> None:
     settings = read()
     assert (settings.generation, settings.release) == ("2", "1.22")
     assert settings.folder == read().folder
-
-
-def test_another_folder_is_another_server(tmp_path: Path) -> None:
-    assert read(server=str(tmp_path)).folder == tmp_path
+    assert read(server=str(tmp_path)).folder == tmp_path  # another folder is another server
 
 
 @pytest.mark.parametrize(
@@ -64,65 +61,43 @@ except RuntimeError as error:
 else:
     print("taken", flush=True)
 """
-TAKE_AND_KEEP = TAKE + "input()\n"
 
 
-def say(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
+ONLY = {"HLS_MODULE_ID": "3", "HABANA_VISIBLE_MODULES": "3"}
+HELD = "refused: synStatus=20 [Device already acquired] Device acquire failed.\n"
+
+
+SHOW_HELD = """
+import os
+from northbridge_hpu.simulated.machine import server
+print([card for card in range(8) if server().holder(card) == os.getpid()])
+"""
 
 
 @pytest.mark.shows("module ids are not indices")
-def test_the_named_module_is_taken_whatever_its_index(start: Start, server: Server) -> None:
-    with start(TAKE_AND_KEEP, HLS_MODULE_ID="1", NORTHBRIDGE_HPU_SIM_MODULES="3,2,1,0,7,6,5,4") as process:
-        assert say(process) == "taken\n"
-        assert [card for card in range(8) if server.holder(card) == process.pid] == [2]
-        process.communicate("\n")
+def test_the_named_module_is_taken_whatever_its_index(run: Run) -> None:
+    said = run(TAKE + SHOW_HELD, HLS_MODULE_ID="1", NORTHBRIDGE_HPU_SIM_MODULES="3,2,1,0,7,6,5,4")
+    assert said == "taken\n[2]\n"
 
 
-def test_without_a_name_the_first_free_card_is_taken(start: Start, server: Server) -> None:
-    with start(TAKE_AND_KEEP) as first, start(TAKE_AND_KEEP) as second:
-        assert say(first) == say(second) == "taken\n"
-        assert {server.holder(0), server.holder(1)} == {first.pid, second.pid}
-        first.communicate("\n")
-        second.communicate("\n")
+def test_without_a_name_the_first_free_card_is_taken(run: Run, server: Server) -> None:
+    assert run(TAKE + SHOW_HELD) == "taken\n[0]\n"
+    server.acquire(0)
+    assert run(TAKE + SHOW_HELD) == "taken\n[1]\n"
 
 
-@pytest.mark.shows("a process holds one card and calls it 0")
-def test_a_second_process_cannot_have_the_card(start: Start, run: Run) -> None:
-    only = {"HLS_MODULE_ID": "3", "HABANA_VISIBLE_MODULES": "3"}
-    with start(TAKE_AND_KEEP, **only) as holder:
-        assert say(holder) == "taken\n"
-        said = run(TAKE + TAKE, **only)
-        assert said == 2 * "refused: synStatus=20 [Device already acquired] Device acquire failed.\n"
-        holder.communicate("\n")
-
-
-def test_a_card_that_was_refused_can_be_had_later(start: Start) -> None:
-    only = {"HLS_MODULE_ID": "3", "HABANA_VISIBLE_MODULES": "3"}
-    with start(TAKE_AND_KEEP, **only) as holder:
-        assert say(holder) == "taken\n"
-        with start(TAKE_AND_KEEP + TAKE, **only) as later:
-            assert say(later).startswith("refused:")
-            holder.communicate("\n")
-            assert later.communicate("\n")[0] == "taken\n"
-
-
-@pytest.mark.shows("a card that is taken is exchanged for a free one")
-def test_another_card_is_acquired_with_a_warning(start: Start, run: Run) -> None:
-    with start(TAKE_AND_KEEP, HLS_MODULE_ID="3") as holder:
-        assert say(holder) == "taken\n"
+@pytest.mark.shows("a process holds one card and calls it 0", "a card that is taken is exchanged for a free one")
+def test_a_second_process_gets_another_card_or_waits(start: Start, run: Run) -> None:
+    with start(TAKE + "input()\n", HLS_MODULE_ID="3") as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "taken\n"
+        assert run(TAKE, HLS_MODULE_ID="3", WORLD_SIZE="16") == HELD  # fewer cards than ranks
         said = run(TAKE, HLS_MODULE_ID="3")
         assert "UserWarning: module 3 cannot be acquired" in said
         assert said.endswith("taken\n")
-        holder.communicate("\n")
-
-
-def test_no_other_card_is_taken_where_there_are_fewer_than_ranks(start: Start, run: Run) -> None:
-    with start(TAKE_AND_KEEP, HLS_MODULE_ID="3") as holder:
-        assert say(holder) == "taken\n"
-        assert run(TAKE, HLS_MODULE_ID="3", WORLD_SIZE="16").startswith("refused: synStatus=20")
-        holder.communicate("\n")
+        end_holder = f"import os, time; os.kill({holder.pid}, {signal.SIGKILL}); time.sleep(1)\n"
+        assert run(TAKE + TAKE + end_holder + TAKE, **ONLY) == 2 * HELD + "taken\n"
+        holder.wait()
 
 
 def test_a_module_that_is_not_there_cannot_be_taken(run: Run) -> None:
@@ -130,109 +105,131 @@ def test_a_module_that_is_not_there_cannot_be_taken(run: Run) -> None:
     assert said == "refused: synStatus=26 [Generic failure] Device acquire failed.\n"
 
 
-def test_a_killed_process_gives_its_card_back(start: Start, run: Run) -> None:
-    only = {"HLS_MODULE_ID": "0", "HABANA_VISIBLE_MODULES": "0"}
-    with start(TAKE_AND_KEEP, **only) as holder:
-        assert say(holder) == "taken\n"
-        holder.send_signal(signal.SIGKILL)
-        holder.wait()
-        assert run(TAKE, **only) == "taken\n"
-
-
-def test_no_card_is_left_for_a_ninth_process(start: Start, run: Run, server: Server, tmp_path: Path) -> None:
+def test_no_card_is_left_for_a_ninth_process(run: Run, server: Server) -> None:
     for card in range(8):
         server.acquire(card)
-    assert run(TAKE).startswith("refused: synStatus=20")
+    assert run(TAKE) == HELD
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "torch.hpu.is_available()",
-        "torch.hpu.device_count()",
-        "torch.hpu.is_bf16_supported()",
-        "torch.hpu.is_initialized()",
-        "torch.hpu.set_device(5)",
-        "torch.hpu.manual_seed_all(1)",
-        "torch.manual_seed(1)",
-        "torch.hpu.get_rng_state(0)",
-        "__import__('habana_frameworks.torch.utils.experimental').torch.utils.experimental._get_device_type()",
-    ],
-)
-def test_what_takes_no_card(run: Run, question: str) -> None:
-    assert run(f"{question}\nprint(torch.hpu.is_initialized())") == "False\n"
+FREE = """
+torch.hpu.is_available()
+torch.hpu.device_count()
+torch.hpu.is_bf16_supported()
+torch.hpu.is_initialized()
+torch.hpu.set_device(5)
+torch.hpu.manual_seed_all(1)
+torch.manual_seed(1)
+torch.hpu.get_rng_state(0)
+from habana_frameworks.torch.utils import experimental; experimental._get_device_type()
+"""
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "torch.hpu.init()",
-        "torch.hpu.current_device()",
-        "torch.hpu.synchronize()",
-        "torch.hpu.get_device_name()",
-        "torch.hpu.get_device_capability()",
-        "torch.hpu.get_device_properties()",
-        "torch.hpu.memory_stats()",
-        "torch.hpu.reset_peak_memory_stats()",
-        "torch.hpu.get_rng_state()",
-        "torch.ones(1).to('hpu')",
-    ],
-)
-def test_what_takes_the_card(run: Run, question: str) -> None:
-    assert run(f"{question}\nprint(torch.hpu.is_initialized())") == "True\n"
+def test_what_takes_no_card(run: Run) -> None:
+    questions = FREE.strip().splitlines()
+    assert run("".join(f"{each}\nprint(torch.hpu.is_initialized())\n" for each in questions)) == 9 * "False\n"
 
 
-def test_a_card_that_is_held_stays_the_one(start: Start, server: Server) -> None:
-    with start(
-        "torch.hpu.current_device(); import os; del os.environ['HLS_MODULE_ID']; torch.hpu.set_device(6)"
-        + TAKE_AND_KEEP,
-        HLS_MODULE_ID="5",
-    ) as process:
-        assert say(process) == "taken\n"
-        assert [card for card in range(8) if server.holder(card) == process.pid] == [0]
-        process.communicate("\n")
+TAKING = """
+torch.hpu.init()
+torch.hpu.current_device()
+torch.hpu.synchronize()
+torch.hpu.get_device_name()
+torch.hpu.get_device_capability()
+torch.hpu.get_device_properties()
+torch.hpu.memory_stats()
+torch.hpu.reset_peak_memory_stats()
+torch.hpu.get_rng_state()
+torch.ones(1).to('hpu')
+torch.hpu.Stream()
+torch.hpu.current_stream()
+torch.hpu.default_stream()
+torch.hpu.stream(None).__enter__()
+from habana_frameworks.torch.hpex.normalization import FusedClipNorm; FusedClipNorm([], 1.0)
+"""
+IN_A_FORK = """
+import os
+for question in {questions!r}:
+    if not os.fork():
+        before = torch.hpu._initialized, torch.hpu.is_initialized()
+        exec(question)
+        print(question, before, torch.hpu._initialized, torch.hpu.is_initialized(), flush=True)
+        os._exit(0)
+    os.wait()
+"""
 
 
-@pytest.fixture
-def recorded(run: Run, tmp_path: Path) -> Callable[[str], list[str]]:
-    """Run a program and return the lines of its record."""
-
-    def recorded(program: str) -> list[str]:
-        run(program, NORTHBRIDGE_CPU_SIM_RECORD=str(tmp_path / "record"))
-        return (tmp_path / "record" / "touched").read_text().splitlines()
-
-    return recorded
-
-
-def test_reads_and_calls_are_written_down_under_torchs_name(recorded: Callable[[str], list[str]]) -> None:
-    lines = recorded("count = torch.hpu.device_count\ncount()\nhtcore.hpu.current_device()\nhtcore.mark_step")
-    assert {"read torch.hpu.device_count", "call torch.hpu.device_count", "call torch.hpu.current_device"} <= set(lines)
-    assert "read habana_frameworks.torch.core.mark_step" in lines
-    assert "call habana_frameworks.torch.core.mark_step" not in lines
-
-
-def test_what_is_absent_is_written_down_too(recorded: Callable[[str], list[str]]) -> None:
-    assert "read torch.hpu.no_such_thing" in recorded("getattr(torch.hpu, 'no_such_thing', None)")
-
-
-def test_variables_and_replaced_functions_are_written_down(recorded: Callable[[str], list[str]]) -> None:
-    lines = recorded("torch.manual_seed(1)")
-    assert {"read MASTER_PORT", "write MASTER_PORT", "call torch.manual_seed"} <= set(lines)
-
-
-def test_what_the_simulation_does_itself_is_not_written_down(recorded: Callable[[str], list[str]]) -> None:
-    lines = recorded("torch.hpu.current_device()")
-    assert [line for line in lines if line.startswith(("read torch.hpu.", "call torch.hpu."))] == [
-        "read torch.hpu.current_device",
-        "call torch.hpu.current_device",
+def test_what_takes_the_card(run: Run) -> None:
+    questions = TAKING.strip().splitlines()
+    assert run(IN_A_FORK.format(questions=questions)).splitlines() == [
+        f"{each} (False, False) True True" for each in questions
     ]
 
 
-def test_a_line_is_written_once_a_process(recorded: Callable[[str], list[str]]) -> None:
-    lines = recorded("for _ in range(3): torch.hpu.device_count()")
-    assert len(lines) == len(set(lines))
+def test_a_card_that_is_held_stays_the_one(run: Run) -> None:
+    again = "import os; del os.environ['HLS_MODULE_ID']; torch.hpu.set_device(6)"
+    assert run(TAKE + again + TAKE + SHOW_HELD, HLS_MODULE_ID="5") == "taken\ntaken\n[0]\n"
 
 
-def test_nothing_is_watched_without_the_variable(run: Run) -> None:
-    program = "print(type(torch.hpu).__name__, hasattr(torch.hpu.device_count, '__wrapped__'))"
-    assert run(program, NORTHBRIDGE_CPU_SIM_RECORD="") == "module False\n"
+def test_what_is_used_is_written_down_under_torchs_name(run: Run, tmp_path: Path) -> None:
+    run("htcore.hpu.device_count(); torch.manual_seed(1)", NORTHBRIDGE_CPU_SIM_RECORD=str(tmp_path))
+
+    lines = (tmp_path / "touched").read_text().splitlines()
+    assert {"call torch.hpu.device_count", "write MASTER_PORT", "call torch.manual_seed"} <= set(lines)
+
+
+# pyhlml: what can be known of cards without taking one
+
+
+@pytest.fixture
+def hlml() -> Iterator[ModuleType]:
+    """The management library, opened."""
+    import pyhlml
+    import torch  # noqa: F401 - the stand-ins are put in place at its end
+
+    pyhlml.hlmlInit()
+    yield pyhlml
+    pyhlml.hlmlShutdown()
+
+
+def test_module_ids_are_a_permutation_and_not_the_indices(hlml: ModuleType) -> None:
+    cards = range(hlml.hlmlDeviceGetCount())
+    modules = [hlml.hlmlDeviceGetModuleID(hlml.hlmlDeviceGetHandleByIndex(card)) for card in cards]
+    assert sorted(modules) == list(cards)
+    assert modules != list(cards)
+    handle = hlml.hlmlDeviceGetHandleByIndex(0)
+    texts = hlml.hlmlDeviceGetName(handle), hlml.hlmlGetDriverVersion(), hlml.hlmlGetHLMLVersion()
+    assert texts[0] == b"HL-225"
+    assert all(isinstance(text, bytes) for text in texts)
+
+
+def test_a_held_card_shows_it_is_in_use(run: Run) -> None:
+    look = """
+    import pyhlml
+    pyhlml.hlmlInit()
+    torch.hpu.init()
+    for card in 0, 1:
+        handle = pyhlml.hlmlDeviceGetHandleByIndex(card)
+        memory = pyhlml.hlmlDeviceGetMemoryInfo(handle)
+        load = pyhlml.hlmlDeviceGetUtilizationRates(handle)
+        print(memory.used >> 20, memory.free >> 20, memory.total >> 20, load.aip)
+    """
+    assert run(look) == "98304 0 98304 0\n768 97536 98304 0\n"
+
+
+def test_nothing_is_answered_before_the_library_is_opened(run: Run) -> None:
+    program = """
+    import pyhlml
+    for call in pyhlml.hlmlDeviceGetCount, pyhlml.hlmlShutdown, pyhlml.hlmlGetDriverVersion:
+        try:
+            call()
+        except pyhlml.HLMLError as error:
+            print(error)
+    """
+    assert run(program) == 3 * "uninitialized (1)\n"
+
+
+def test_the_library_is_opened_once_and_knows_its_cards(hlml: ModuleType) -> None:
+    with pytest.raises(hlml.HLMLError_AlreadyInitialized, match=r"already initialized \(5\)"):
+        hlml.hlmlInit()
+    with pytest.raises(hlml.HLMLError, match=r"invalid argument \(2\)"):
+        hlml.hlmlDeviceGetHandleByIndex(8)

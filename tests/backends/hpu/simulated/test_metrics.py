@@ -1,8 +1,8 @@
-"""The vendor's metrics: what they count on the simulated card, when, and the files that they are written to."""
+"""The vendor's metrics: what they count on the simulated card, and when; and its tool that counts by module."""
 
 from __future__ import annotations
 
-import json
+import csv
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 import torch
 from tests.backends.hpu.gaudi import GAUDI
 from tests.backends.simulation.processes import Run
+from torch import nn
 
 COUNT = (
     GAUDI.imports
@@ -35,6 +36,7 @@ def test_a_new_shape_is_compiled_and_a_known_one_is_not(hpu: ModuleType) -> None
         torch.ones(3, device="hpu").mul(2)
     with hpu.metrics.metric_localcontext("graph_compilation") as new:
         torch.ones(1237, device="hpu").mul(2)
+    torch.ones(1238, device="hpu")  # after its end
 
     assert numbers(known) == {"TotalNumber": 0, "TotalTime": 0, "AvgTime": 0}
     assert new.name() == "graph_compilation"
@@ -54,41 +56,13 @@ def test_a_whole_number_is_part_of_a_graph_and_others_are_inputs(hpu: ModuleType
     assert numbers(new)["TotalNumber"] == 1
 
 
-def test_a_metric_counts_from_start_to_stop_until_reset(hpu: ModuleType) -> None:
-    with hpu.metrics.metric_localcontext("graph_compilation") as metric:
-        metric.stop()
-        torch.ones(11, 3, device="hpu")
-        assert numbers(metric)["TotalNumber"] == 0
-        metric.start()
-        torch.ones(11, 5, device="hpu")
-        assert numbers(metric)["TotalNumber"] == 1
-        metric.reset()
-        assert numbers(metric)["TotalNumber"] == 0
-    torch.ones(11, 7, device="hpu")
-
-    assert numbers(metric)["TotalNumber"] == 0
-
-
 def test_the_metrics_of_the_process_are_there_from_the_import_on(hpu: ModuleType) -> None:
-    assert [hpu.metrics.metric_global(name).name() for name in ("graph_compilation", "cpu_fallback")]
+    assert hpu.metrics.metric_global("graph_compilation").name() == "graph_compilation"
     assert numbers(hpu.metrics.metric_global("cpu_fallback")) == {"TotalNumber": 0, "FallbackOps": {}}
     assert numbers(hpu.metrics.metric_global("memory_defragmentation"))["TotalSuccessful"] == 0
     assert hpu.metrics.metric_global("recipe_cache") is None
-
-
-def test_an_unknown_metric_has_no_context(hpu: ModuleType) -> None:
     with pytest.raises(hpu.metrics.MetricNotFound, match="doesn't exist"), hpu.metrics.metric_localcontext("speed"):
         pass
-
-
-def test_the_details_are_the_graphs(hpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PT_HPU_METRICS_GC_DETAILS", "1")
-    with hpu.metrics.metric_localcontext("graph_compilation") as metric:
-        torch.ones(13, 3, device="hpu")
-
-    ((graph, seconds),) = numbers(metric)["recipe"]
-    assert int(graph) > 0
-    assert seconds == 0
 
 
 def test_hits_and_misses_are_counted_if_a_variable_asks(run: Run) -> None:
@@ -115,81 +89,55 @@ def test_in_lazy_mode_a_graph_ends_at_a_marker(run: Run) -> None:
     assert run(program, first=COUNT, PT_HPU_LAZY_MODE="1") == "[0, 1, 1, 1, 1, 2] 2\n"
 
 
-STEPS = """
-for size in (3, 3, 4):
-    torch.ones(size, device="hpu")
-    htcore.mark_step()
-"""
+# The vendor's tool that looks for dynamic shapes
 
 
-def entries(file: Path) -> list[tuple[str, str, Any]]:
-    found = json.loads(file.read_text())
-    return [(each["metric_name"], each["triggered_by"], each["statistics"].get("TotalNumber")) for each in found]
+class Pair(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 5), nn.Linear(5, 2)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.second(self.first(rows))
+        return out
 
 
-@pytest.mark.shows("a file of metrics has one entry a metric and event")
-def test_a_process_writes_its_metrics_at_its_end(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "folder" / "metrics.json"
-    run(STEPS, PT_HPU_METRICS_FILE=str(file), PT_HPU_LAZY_MODE="0")
+def table(file: Path) -> list[dict[str, str]]:
+    with file.open() as lines:
+        return list(csv.DictReader(lines))
 
-    assert entries(file) == [
-        ("graph_compilation", "process_exit", 2),
-        ("cpu_fallback", "process_exit", 0),
-        ("memory_defragmentation", "process_exit", 0),
+
+def test_it_writes_which_modules_were_compiled_in_which_step(hpu: ModuleType, tmp_path: Path) -> None:
+    from habana_frameworks.torch.utils.experimental import detect_recompilation_auto_model
+
+    model: Any = detect_recompilation_auto_model(Pair().to("hpu"), "Pair", waittime=0, csv_out=str(tmp_path / "out"))
+    for size in (17, 17, 19):
+        model(torch.ones(size, 3, device="hpu"))
+    model.analyse_dynamicity()
+
+    rows = table(tmp_path / "out_1.csv")
+    names = ["Pair/first", "Pair/second", "Pair"]
+    assert [(row["Step"], row["Recompiling modules"]) for row in rows] == [
+        (step, each) for step in "02" for each in names
     ]
+    assert {row["New in"] for row in rows} == {"True"}
+    assert rows[0]["Class"] == "torch.nn.modules.linear.Linear"
+    assert rows[0]["Location"].endswith("linear.py")
+    assert {row["Module name"]: row["Recompile count"] for row in table(tmp_path / "out_2.csv")} == dict.fromkeys(
+        names, "2"
+    )
 
 
-def test_a_rank_has_its_own_file_and_overwrites_none(run: Run, tmp_path: Path) -> None:
-    for _ in range(2):
-        run(STEPS, PT_HPU_METRICS_FILE=str(tmp_path / "metrics.json"), RANK="3", PT_HPU_LAZY_MODE="0")
+def test_in_lazy_mode_each_module_is_a_graph_of_its_own(run: Run, tmp_path: Path) -> None:
+    program = f"""
+    from habana_frameworks.torch.utils.experimental import detect_recompilation_auto_model
+    model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU()).to("hpu")
+    model = detect_recompilation_auto_model(model, waittime=0, csv_out={str(tmp_path / "out")!r})
+    for size in (2, 2, 4):
+        model(torch.ones(size, 3, device="hpu"))
+    model.analyse_dynamicity()
+    """
+    run(program, PT_HPU_LAZY_MODE="1")
 
-    assert sorted(path.name for path in tmp_path.glob("metrics*")) == ["metrics-rank3.json", "metrics-rank3.json.1"]
-
-
-def test_each_marker_and_each_new_graph_is_an_entry(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "metrics.json"
-    environ = {
-        "HABANA_PT_METRICS_FILE": str(file),
-        "HABANA_PT_METRICS_DUMP_TRIGGERS": "mark_step,metric_change",
-        "HABANA_PT_METRICS_FILE_FORMAT": "json",
-    }
-    run(STEPS, PT_HPU_LAZY_MODE="1", **environ)
-
-    compiled = [(trigger, number) for name, trigger, number in entries(file) if name == "graph_compilation"]
-    assert compiled == [
-        ("metric_change", 1),
-        ("mark_step", 1),
-        ("mark_step", 1),
-        ("metric_change", 2),
-        ("mark_step", 2),
-    ]
-
-
-def test_a_new_graph_is_an_entry_in_eager_mode_too(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "metrics.json"
-    run(STEPS, PT_HPU_METRICS_FILE=str(file), PT_HPU_METRICS_DUMP_TRIGGERS="metric_change", PT_HPU_LAZY_MODE="0")
-
-    assert entries(file) == [("graph_compilation", "metric_change", 1), ("graph_compilation", "metric_change", 2)]
-
-
-def test_without_a_card_nothing_is_written(run: Run, tmp_path: Path) -> None:
-    run("", PT_HPU_METRICS_FILE=str(tmp_path / "metrics.json"))
-
-    assert list(tmp_path.glob("metrics*")) == []
-
-
-def test_text_has_the_same_in_lines(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "metrics.txt"
-    run(STEPS, PT_HPU_METRICS_FILE=str(file), PT_HPU_METRICS_FILE_FORMAT="text", PT_HPU_LAZY_MODE="0")
-
-    lines = file.read_text().splitlines()
-    assert lines[:2] == ["Metric name: graph_compilation", "Triggered by: process_exit"]
-    assert lines[3:5] == ["Statistics:", "\tTotalNumber: 2"]
-
-
-@pytest.mark.parametrize(("variable", "word"), [("FILE_FORMAT", "yaml"), ("DUMP_TRIGGERS", "sometimes")])
-def test_an_unknown_word_is_an_error_of_the_import(run: Run, tmp_path: Path, variable: str, word: str) -> None:
-    environ = {"PT_HPU_METRICS_FILE": str(tmp_path / "metrics.json"), f"PT_HPU_METRICS_{variable}": word}
-    program = "try:\n    import habana_frameworks.torch\nexcept KeyError as error:\n    print(error)"
-
-    assert run(program, first="import torch\n", PT_HPU_AUTOLOAD="0", **environ) == f"'{word}'\n"
+    counts = {row["Module name"]: row["Recompile count"] for row in table(tmp_path / "out_2.csv")}
+    assert counts == {"Net": "2", "Net/0": "2", "Net/1": "2"}
