@@ -22,15 +22,9 @@ def test_each_card_has_an_index_a_module_and_a_name() -> None:
     assert [card.index for card in found] == list(range(8))
     assert sorted(card.module for card in found) == list(range(8))
     assert [card.module for card in found] != list(range(8))
-    for card in found:
-        assert card.name
-        assert card.total is not None
-        assert card.used is not None
-        assert card.total >= card.used >= 0
-
-
-def test_visible_modules_keep_their_own_order() -> None:
-    assert cards.visible_modules() == tuple(sorted(card.module for card in cards.cards())) == tuple(range(8))
+    assert {(card.name, card.total) for card in found} == {("HL-225", 96 * 2**30)}
+    assert {card.used for card in found} <= {768 * 2**20, 96 * 2**30}  # this process may hold one
+    assert cards.visible_modules() == tuple(sorted(card.module for card in found)) == tuple(range(8))
 
 
 def test_a_card_that_is_sick_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,26 +55,17 @@ def test_a_library_that_the_script_has_opened_stays_open() -> None:
     try:
         assert len(cards.cards()) == 8
         assert pyhlml.hlmlDeviceGetCount() == 8
+        assert cards.versions() == {"driver": "1.22.0-0000000", "hlml": "hl-1.22.0-simulated"}
     finally:
         pyhlml.hlmlShutdown()
 
 
-def test_the_driver_has_a_version() -> None:
-    assert set(cards.versions()) == {"driver", "hlml"}
-    assert all(cards.versions().values())
-
-
-def test_without_the_library_users_modules_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_users_modules_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyhlml", None)  # how Python marks what is not there
     monkeypatch.setenv("HABANA_VISIBLE_MODULES", "4,5")
-
     assert cards.visible_modules() == (4, 5)
 
-
-def test_without_library_and_choice_nothing_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyhlml", None)  # how Python marks what is not there
-    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
-
+    monkeypatch.delenv("HABANA_VISIBLE_MODULES")
     with pytest.raises(northbridge.SoftwareMissingError) as caught:
         cards.visible_modules()
 

@@ -47,12 +47,7 @@ def test_its_checkpoint_is_a_plain_layers(layer: nn.Linear) -> None:
 
     assert list(saved) == ["0.weight", "0.bias"]
     assert [name for name, _ in net.named_parameters()] == ["0.weight", "0.bias"]
-
-
-def test_a_layer_without_a_bias_stays_without(layer: nn.Linear) -> None:
-    converted = TransformerEngine().convert(nn.Linear(32, 16, bias=False), None)
-
-    assert list(converted.state_dict()) == ["weight"]
+    assert list(engine.convert(nn.Linear(32, 16, bias=False), None).state_dict()) == ["weight"]
 
 
 @pytest.mark.parametrize("given", [None, {"fp8_format": "E5M2", "amax_history_len": 4}])
@@ -121,22 +116,27 @@ def _fit(plugin: Any, net: nn.Module) -> Any:
     return fabric, module
 
 
-def test_the_precision_of_lightning_habana_trains(layer: nn.Linear) -> None:
-    plugin = northbridge_hpu.HPUPrecisionPlugin("fp8", recipe={"fp8_format": "E5M2"})
+class Own(HPUPrecisionPlugin):
+    """A precision that a user has derived."""
+
+
+@pytest.mark.parametrize("kind", [northbridge_hpu.HPUPrecisionPlugin, Own])
+def test_the_precision_of_lightning_habana_trains(layer: nn.Linear, kind: Any) -> None:
+    plugin = kind("fp8", recipe={"fp8_format": "E5M2"})
 
     fabric, module = _fit(plugin, nn.Sequential(layer, nn.ReLU()))
 
     assert isinstance(fabric._precision, northbridge.Float8Precision)
-    assert isinstance(fabric._precision, northbridge_hpu.HPUPrecisionPlugin)
+    assert isinstance(fabric._precision, kind)
     assert plugin.precision == fabric._precision.precision == "fp8"
-    assert (plugin.fp8_train_available, plugin.fp8_training_available) == (True, True)
-    assert plugin.fp8_inference_available == (find_spec("neural_compressor") is not None)
-    mixed = HPUPrecisionPlugin("bf16-mixed")
-    assert not mixed.fp8_train_available
-    assert not mixed.fp8_training_available
-    assert not mixed.fp8_inference_available
     assert TransformerEngine().is_converted(module.module[0])
     assert module.module[0].weight.grad.dtype == torch.float32
+
+
+def test_a_precision_says_what_is_available() -> None:
+    for plugin, trains in ((HPUPrecisionPlugin("fp8"), True), (HPUPrecisionPlugin("bf16-mixed"), False)):
+        assert (plugin.fp8_train_available, plugin.fp8_training_available) == (trains, trains)
+        assert plugin.fp8_inference_available == (trains and find_spec("neural_compressor") is not None)
 
 
 def test_layers_of_any_size_train_on_the_vendors_engine() -> None:
@@ -150,18 +150,6 @@ def test_layers_of_any_size_train_on_the_vendors_engine() -> None:
     assert TransformerEngine().is_converted(module.module[0])
     assert fabric._precision.recipe == {"fp8_format": "E5M2"}  # convert_modules() keeps the plugin's own
     assert module.module[0].weight.grad.shape == (2, 32)
-
-
-class Own(HPUPrecisionPlugin):
-    """A precision that a user has derived."""
-
-
-def test_a_precision_that_a_user_derived_trains_too(layer: nn.Linear) -> None:
-    fabric, module = _fit(Own("fp8"), nn.Sequential(layer, nn.ReLU()))
-
-    assert isinstance(fabric._precision, Own)
-    assert isinstance(fabric._precision, northbridge.Float8Precision)
-    assert TransformerEngine().is_converted(module.module[0])
 
 
 def test_the_engine_says_whether_it_computes_in_float8() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from lightning.pytorch import Trainer
+from tests.backends.hpu.test_neural_compressor import MODELS
 from tests.docs.page import ROOT
 from tests.engines import needs_engines, with_engines
 from tests.scripts import Ran, run_script
@@ -22,30 +22,13 @@ from northbridge_hpu.trainer import HPUPrecisionPlugin
 SCRIPT = ROOT / "docs" / "scripts" / "float8_errors.py"
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, list[float | None]]]:
-    """The errors of each scale method, on a generation."""
-
-    def measure(generation: str) -> dict[str, list[float | None]]:
-        folder = tmp_path_factory.mktemp("errors")
-        variables = {"NORTHBRIDGE_HPU_SIM_GENERATION": generation, "NORTHBRIDGE_HPU_SIM_SERVER": str(folder)}
-        ran = run_script(
-            SCRIPT, "measure", str(folder), folder=folder, environ=with_engines({**os.environ, **variables})
-        )
-        assert ran.status == 0, ran.said
-        assert sorted(path.suffix for path in folder.rglob("inc_hooks_maxabs.*")) == [".json"] * 18 + [".npz"] * 18
-        found: dict[str, list[float | None]] = json.loads(ran.said.splitlines()[-1])
-        return found
-
-    return measure
-
-
 @needs_engines
-def test_inc_measures_and_quantizes_within_the_range_of_the_card(
-    measured: Callable[[str], dict[str, list[float | None]]],
-) -> None:
-    found = measured("2")
+def test_inc_measures_and_quantizes_within_the_range_of_the_card(tmp_path: Path) -> None:
+    environ = with_engines({**os.environ, "NORTHBRIDGE_HPU_SIM_SERVER": str(tmp_path)})
+    ran = run_script(SCRIPT, "measure", str(tmp_path), folder=tmp_path, environ=environ)
 
+    found: dict[str, list[float | None]] = json.loads(_last_line(ran))
+    assert sorted(path.suffix for path in tmp_path.rglob("inc_hooks_maxabs.*")) == [".json"] * 18 + [".npz"] * 18
     for method in ("maxabs_hw", "maxabs_pow2", "maxabs_arbitrary"):
         assert all(error is not None and 0.005 < error < 0.06 for error in found[method]), found[method]
     unscaled = found["unit_scale"][-1]
@@ -57,6 +40,8 @@ def test_inc_measures_and_quantizes_within_the_range_of_the_card(
 def test_a_cast_ends_where_the_generation_does(
     hpu: object, monkeypatch: pytest.MonkeyPatch, generation: int, largest: float
 ) -> None:
+    from habana_frameworks.torch.utils.experimental import _set_is_dynamic_quantization
+
     monkeypatch.setenv("NORTHBRIDGE_HPU_SIM_GENERATION", str(generation))
     wide = torch.tensor([1.0, -1000.0], device="hpu")
 
@@ -64,22 +49,12 @@ def test_a_cast_ends_where_the_generation_does(
     halved, _ = torch.ops.hpu.cast_to_fp8_v2.scalar(wide, 0.5, False, False, torch.float8_e4m3fn)
     again = torch.ops.hpu.cast_from_fp8(halved, torch.tensor(2.0, device="hpu"), torch.bfloat16)
 
-    assert found.float().tolist() == [1.0, -largest]
+    _set_is_dynamic_quantization(True)  # which a cast does not depend on
+    dynamic, _ = torch.ops.hpu.cast_to_fp8_v2(wide, None, False, False, torch.float8_e4m3fn)
+
+    assert found.float().tolist() == dynamic.float().tolist() == [1.0, -largest]
     assert amax.item() == 1000
     assert again.tolist() == [1.0, -2 * largest]
-
-
-def test_a_cast_does_not_depend_on_how_a_model_is_quantized(hpu: object) -> None:
-    from habana_frameworks.torch.utils.experimental import _set_is_dynamic_quantization
-
-    wide = torch.linspace(-3, 3, 16, device="hpu")
-
-    found = []
-    for dynamic in (True, False):
-        _set_is_dynamic_quantization(dynamic)
-        found.append(torch.ops.hpu.cast_to_fp8_v2(wide, None, False, False, torch.float8_e4m3fn)[0].float().tolist())
-
-    assert found[0] == found[1]
 
 
 def test_a_product_has_its_scales_and_its_bias(hpu: object) -> None:
@@ -94,33 +69,11 @@ def test_a_product_has_its_scales_and_its_bias(hpu: object) -> None:
 RUN = """
 import json, os, sys, warnings
 from pathlib import Path
-import lightning.pytorch as pl
-import torch
 import northbridge
 from northbridge_hpu import HPUPrecisionPlugin
 
 NAME = sys.argv[1]
-ROWS = torch.randn(32, 32, generator=torch.Generator().manual_seed(3))
 WORDS = torch.randint(32, (8, 8), generator=torch.Generator().manual_seed(3))
-QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
-
-class Module(pl.LightningModule):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(5)
-        self.net = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.ReLU(), torch.nn.Linear(48, 16))
-    def predict_step(self, batch, index):
-        return self.net(batch)
-
-class Llama(pl.LightningModule):
-    def __init__(self, seed):
-        super().__init__()
-        import transformers
-        torch.manual_seed(seed)
-        small = {"vocab_size": 32, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2}
-        self.net = transformers.LlamaForCausalLM(transformers.LlamaConfig(**small, num_hidden_layers=1))
-    def predict_step(self, batch, index):
-        return self.net(batch).logits
 
 def run(plugin, model, rows=ROWS, **arguments):
     trainer = pl.Trainer(accelerator=NAME, plugins=[plugin], **QUIET, **arguments)
@@ -195,7 +148,7 @@ if "LOCAL_RANK" not in os.environ or trainer.global_rank == 0:
 @needs_engines
 def test_lightning_habanas_calls_measure_and_quantize(tmp_path: Path) -> None:
     script = tmp_path / "run.py"
-    script.write_text(RUN)
+    script.write_text(MODELS + RUN)
 
     cpu, card = (
         json.loads(_last_line(run_script(script, name, folder=tmp_path, environ=with_engines())))

@@ -32,14 +32,9 @@ def test_an_old_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         NeuralCompressor.library("Float8Inference()")
 
 
-RUN = """
-import json, os, sys, warnings
-from pathlib import Path
+MODELS = """
 import lightning.pytorch as pl
 import torch
-from lightning.fabric import Fabric
-import northbridge
-from northbridge import Float8Inference
 
 ROWS = torch.randn(32, 32, generator=torch.Generator().manual_seed(3))
 QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
@@ -59,16 +54,6 @@ class Module(pl.LightningModule):
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), 0.1)
 
-def run(*arguments, chip="cpu_sim", devices=1, model=None, how="predict", rows=ROWS):
-    model = model or Module()
-    try:
-        plugin = arguments[0] if len(arguments) == 1 else Float8Inference(*arguments)
-        trainer = pl.Trainer(accelerator=chip, devices=devices, plugins=plugin, **QUIET)
-        found = getattr(trainer, how)(model, torch.utils.data.DataLoader(rows, 8))
-        return torch.cat(found).cpu().double()
-    except (northbridge.NorthbridgeError, RuntimeError) as error:
-        return f"{type(error).__name__}: {error}"
-
 class Llama(pl.LightningModule):
     def __init__(self, seed=5, layers=1):
         super().__init__()
@@ -78,6 +63,24 @@ class Llama(pl.LightningModule):
         self.net = transformers.LlamaForCausalLM(transformers.LlamaConfig(**small, num_hidden_layers=layers))
     def predict_step(self, batch, index):
         return self.net(batch).logits
+"""
+
+RUN = """
+import json, os, sys, warnings
+from pathlib import Path
+from lightning.fabric import Fabric
+import northbridge
+from northbridge import Float8Inference
+
+def run(*arguments, chip="cpu_sim", devices=1, model=None, how="predict", rows=ROWS):
+    model = model or Module()
+    try:
+        plugin = arguments[0] if len(arguments) == 1 else Float8Inference(*arguments)
+        trainer = pl.Trainer(accelerator=chip, devices=devices, plugins=plugin, **QUIET)
+        found = getattr(trainer, how)(model, torch.utils.data.DataLoader(rows, 8))
+        return torch.cat(found).cpu().double()
+    except (northbridge.NorthbridgeError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
 
 def said(call, *arguments):
     try:
@@ -194,7 +197,7 @@ if rank == 0:
 @needs_engines
 def test_a_model_is_measured_and_quantized_as_on_the_cpu(tmp_path: Path) -> None:
     script = tmp_path / "run.py"
-    script.write_text(RUN)
+    script.write_text(MODELS + RUN)
 
     plain = {name: value for name, value in os.environ.items() if not name.startswith("NORTHBRIDGE_")}
     ran = run_script(script, folder=tmp_path, environ=with_engines(plain))

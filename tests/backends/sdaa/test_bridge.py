@@ -16,9 +16,10 @@ from northbridge_sdaa.settings import SDAASettings
 LOAD = """
 import json, torch
 import northbridge
+from northbridge.device import describe_device_type
 try:
     northbridge.load("sdaa")
-    told = [torch.sdaa.device_count(), torch._C._get_privateuse1_backend_name()]
+    told = [torch.sdaa.device_count(), describe_device_type("sdaa")]
     on = torch.ones(2, device="sdaa:1", requires_grad=True)
     told.append((on * 3).sum().item())
 except northbridge.NorthbridgeError as error:
@@ -33,25 +34,28 @@ def load(run: Run, first: str, **environ: str) -> list[object]:
 
 
 TORCH_FIRST = "import torch\n"
+RENAMED = "torch's spare device type, PrivateUse1, renamed to 'sdaa'"
 
 
 @pytest.mark.parametrize(
-    ("registration", "name"), [("renamed", "sdaa"), ("patched", "privateuseone")], ids=["renamed", "patched"]
+    ("registration", "kind"),
+    [("renamed", RENAMED), ("patched", "a device type of its own, 'sdaa', in this torch")],
+    ids=["renamed", "patched"],
 )
 @pytest.mark.parametrize(("autoload", "first"), [("0", TORCH_FIRST), ("1", "")], ids=["by the bridge", "with torch"])
 @pytest.mark.shows("sdaa is a device type of torch", "import torch brings torch_sdaa in")
 def test_it_loads_however_the_vendor_has_done_it(
-    run: Run, registration: str, name: str, autoload: str, first: str
+    run: Run, registration: str, kind: str, autoload: str, first: str
 ) -> None:
     environ = {"NORTHBRIDGE_SDAA_SIM_REGISTRATION": registration, "NORTHBRIDGE_SDAA_SIM_AUTOLOAD": autoload}
 
-    assert load(run, first, **environ) == [32, name, 6.0]
+    assert load(run, first, **environ) == [32, kind, 6.0]
 
 
 def test_a_script_may_import_the_vendors_package_itself(run: Run) -> None:
     environ = {"TORCH_SDAA_ALIGN_NV_DEVICE": "a100"}  # which is the vendor's affair
 
-    assert load(run, first=TORCH_FIRST + "import torch_sdaa\n", **environ) == [32, "sdaa", 6.0]
+    assert load(run, first=TORCH_FIRST + "import torch_sdaa\n", **environ) == [32, RENAMED, 6.0]
 
 
 @pytest.mark.shows("TORCH_SDAA_ALIGN_NV_DEVICE")

@@ -13,9 +13,35 @@ from typer.testing import CliRunner
 
 from northbridge.cli.app import app
 
+TRAIN = """
+import os
+import sys
+import time
+from datetime import timedelta
 
-def test_the_first_ends_after_its_error(start: Start) -> None:
-    job = start("hanging_rank.py")
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.strategies import DDPStrategy
+
+from northbridge.launch import group_end
+
+group_end.GRACE_SECONDS = 3.0
+
+class Hanging(BoringModel):
+    def on_train_batch_start(self, batch, batch_idx):
+        if batch_idx == 2 and self.global_rank == 1:
+            print(f"process {os.getpid()} sleeps", flush=True)
+            time.sleep(1000)
+
+strategy = DDPStrategy(timeout=timedelta(seconds=int(sys.argv[1])))
+Trainer(accelerator="hpu", devices=2, strategy=strategy, logger=False, enable_checkpointing=False).fit(Hanging())
+"""
+
+
+def test_the_first_ends_after_its_error(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "hanging.py").write_text(TRAIN)
+
+    job = start(str(tmp_path / "hanging.py"), "10")
 
     assert job.end() == 1, job.said  # waits for all processes of the job
     assert "rank 1 (process " in job.said
@@ -24,8 +50,10 @@ def test_the_first_ends_after_its_error(start: Start) -> None:
 
 def test_without_a_timeout_the_ranks_wait_for_ever(start: Start, tmp_path: Path) -> None:
     """As on a Gaudi: the recorder names the rank, and the launcher's watch ends the job."""
+    (tmp_path / "hanging.py").write_text(TRAIN)
     flight = tmp_path / "flight"
-    job = start("waiting_rank.py", NORTHBRIDGE_HPU_SIM_TIMEOUT="ignored", NORTHBRIDGE_FLIGHT_RECORDER=str(flight))
+    environ = {"NORTHBRIDGE_HPU_SIM_TIMEOUT": "ignored", "NORTHBRIDGE_FLIGHT_RECORDER": str(flight)}
+    job = start(str(tmp_path / "hanging.py"), "2", **environ)
     job.wait_for(" sleeps\n")
     time.sleep(5.0)  # more than twice the timeout
     said = CliRunner().invoke(app, ["hang", str(flight)], env={"COLUMNS": "1000"})

@@ -10,14 +10,15 @@ from tests.backends.simulation.runs.fixtures import Start
 from tests.backends.simulation.runs.jobs import Job
 from tests.backends.simulation.runs.network import Node
 
-ONE_NODE = ("devices=2",)
 TWO_NODES = ("devices=2", "num_nodes=2")
 DOCUMENTED = {"MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29500", "WORLD_SIZE": "4", "NODE_RANK": "1"}
 
 SHOWN_COMMAND = "NODE_RANK=1 WORLD_SIZE=2 NORTHBRIDGE_SIMULATE=hpu python train.py devices=2 num_nodes=2"
 
+# Where the script imports the vendor's package first, that fills in MASTER_ADDR and MASTER_PORT.
 OF_TWO_NODES = {
     "MASTER_PORT left out": (
+        "vendor_first.py",
         {"MASTER_PORT": None},
         (
             "ClusterError: MASTER_PORT is not set on node 1 (host {host}): each of the 2 nodes would choose another"
@@ -25,6 +26,7 @@ OF_TWO_NODES = {
         ),
     ),
     "MASTER_ADDR left out": (
+        "vendor_first.py",
         {"MASTER_ADDR": None},
         (
             "ClusterError: MASTER_ADDR is not set on node 1 (host {host}): this node would look for node 0 at"
@@ -32,6 +34,7 @@ OF_TWO_NODES = {
         ),
     ),
     "NODE_RANK missing": (
+        "train.py",
         {"NODE_RANK": None},
         (
             "ClusterError: NODE_RANK is not set on host {host}: each of the 2 nodes would act as node 0."
@@ -39,56 +42,12 @@ OF_TWO_NODES = {
         ),
     ),
     "WORLD_SIZE wrong": (
+        "train.py",
         {"WORLD_SIZE": "2"},
         (
             "ClusterError: WORLD_SIZE='2' on node 1 (host {host}): with num_nodes=2 and devices=2 there are 4"
             " processes. Fix: unset WORLD_SIZE, which Lightning works out, or change num_nodes= or devices="
         ),
-    ),
-}
-OF_ONE_NODE = {
-    "a stale LOCAL_RANK": (
-        {"LOCAL_RANK": "0"},
-        (
-            "ClusterError: MASTER_PORT is not set on host {host}: LOCAL_RANK='0' says that each rank is started"
-            " alone, and each would choose another port. Fix: unset LOCAL_RANK if it is left over, or export one free"
-            " port, the same on every node: MASTER_PORT=29500"
-        ),
-    ),
-    "a LOCAL_RANK of another run": (
-        {"LOCAL_RANK": "5"},
-        (
-            "ClusterError: LOCAL_RANK='5' on host {host}: with num_nodes=1 and devices=2 it must be from 0 to 1. Fix:"
-            " unset LOCAL_RANK, or count it from 0 if you start each process yourself"
-        ),
-    ),
-    "HLS_MODULE_ID inherited by all ranks": (
-        {"HLS_MODULE_ID": "3"},
-        ("SettingsError: HLS_MODULE_ID=3 is set, but this rank's card is module 0 of 0,1,2,3,4,5,6,7. Fix: unset it"),
-    ),
-    "too few modules": ({"HABANA_VISIBLE_MODULES": "0"}, "DevicesError: "),
-    "modules that do not reach each other": (
-        {"HABANA_VISIBLE_MODULES": "1,2"},
-        (
-            "SettingsError: HABANA_VISIBLE_MODULES='1,2' is not one of the vendor's sets: 0,1; 2,3;"
-            " 4,5; 6,7; 0,1,2,3; 4,5,6,7; 0,1,2,3,4,5,6,7"
-        ),
-    ),
-    "a module that is not there": (
-        {"HABANA_VISIBLE_MODULES": "0,9"},
-        "SettingsError: HABANA_VISIBLE_MODULES='0,9' names 9; found 0, 1, 2, 3, 4, 5, 6, 7",
-    ),
-    "migration from CUDA": (
-        {"PT_HPU_GPU_MIGRATION": "1"},
-        ("SettingsError: PT_HPU_GPU_MIGRATION redirects torch.cuda to the HPU, and 'nccl' to 'hccl'. Fix: unset it"),
-    ),
-    "collectives that do nothing": (
-        {"PT_HPU_EMULATE_DISTRIBUTED": "1"},
-        ("SettingsError: PT_HPU_EMULATE_DISTRIBUTED skips collectives. Fix: unset it"),
-    ),
-    "torchcomms": (
-        {"TORCH_DISTRIBUTED_USE_TORCHCOMMS": "1"},
-        ("VariableError: TORCH_DISTRIBUTED_USE_TORCHCOMMS is set, but torchcomms has no 'hccl'. Fix: unset it"),
     ),
 }
 
@@ -102,10 +61,8 @@ def assert_rejected(start: Start, sentence: str, script: str, *arguments: str, *
     return job
 
 
-@pytest.mark.parametrize(("wrong", "sentence"), OF_TWO_NODES.values(), ids=OF_TWO_NODES)
-@pytest.mark.parametrize("script", ["train.py", "vendor_first.py"])
+@pytest.mark.parametrize(("script", "wrong", "sentence"), OF_TWO_NODES.values(), ids=OF_TWO_NODES)
 def test_a_node_says_what_is_wrong(start: Start, script: str, wrong: dict[str, str | None], sentence: str) -> None:
-    """In a script that imports the vendor's package first too, which fills in MASTER_ADDR and MASTER_PORT."""
     environ = {name: value for name, value in {**DOCUMENTED, **wrong}.items() if value is not None}
 
     job = assert_rejected(start, sentence, script, *TWO_NODES, **environ)
@@ -114,9 +71,12 @@ def test_a_node_says_what_is_wrong(start: Start, script: str, wrong: dict[str, s
         GAUDI.page.assert_shown(SHOWN_COMMAND, job.said)
 
 
-@pytest.mark.parametrize(("wrong", "sentence"), OF_ONE_NODE.values(), ids=OF_ONE_NODE)
-def test_a_server_says_what_is_wrong(start: Start, wrong: dict[str, str], sentence: str) -> None:
-    assert_rejected(start, sentence, "train.py", *ONE_NODE, **wrong)
+def test_a_module_that_all_ranks_inherit_is_refused(start: Start) -> None:
+    sentence = (
+        "SettingsError: HLS_MODULE_ID=3 is set, but this rank's card is module 0 of 0,1,2,3,4,5,6,7. Fix: unset it"
+    )
+
+    assert_rejected(start, sentence, "train.py", "devices=2", HLS_MODULE_ID="3")
 
 
 def test_both_nodes_warn_of_localhost(start: Start, nodes: tuple[Node, Node], documented: list[dict[str, str]]) -> None:

@@ -80,17 +80,6 @@ def test_random_numbers_are_seeded_kept_and_put_back(sdaa: ModuleType) -> None:
     assert torch.equal(first, once_more)
 
 
-def test_streams_and_events_are_torchs(sdaa: ModuleType) -> None:
-    stream = sdaa.Stream("sdaa")
-    with sdaa.stream(stream):
-        assert sdaa.current_stream() == stream
-    assert sdaa.current_stream() == sdaa.default_stream()
-    event = sdaa.Event("sdaa")
-    event.record()
-    event.synchronize()
-    sdaa.synchronize()
-
-
 @pytest.mark.shows("torch.amp.GradScaler")
 def test_mixed_precision_goes_by_names_of_torch_and_vendor(sdaa: ModuleType) -> None:
     left, right = torch.ones(2, 2, device="sdaa"), torch.ones(2, 2, device="sdaa")
