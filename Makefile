@@ -1,5 +1,6 @@
 # Each target sets up .venv on first use, from constraints.txt, and is quick the second time.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+FOUND := $(shell command -v python3.11 || command -v python3)
+PYTHON ?= $(FOUND)
 VENV := .venv
 RUN := $(VENV)/bin
 ENGINES := .engines
@@ -96,9 +97,12 @@ matrix: setup ## train on every Lightning release that is supported; writes docs
 	@echo "make matrix: 17 rows of 16 trainings each, about 40 minutes on 2 cores; a few MB a row"
 	@$(RUN)/python -m tests.matrix
 
-compat: setup ## run the chip's tests with another torch: TORCH=2.15.0; writes docs/compat.md
-	@echo "make compat: an environment apart in .compat, 6 GB where torch brings CUDA's libraries, then about 50 minutes on 2 cores"
-	@$(RUN)/python -m tests.compat $(TORCH)
+# A release in PYTHON is what is tried; .venv stays Python 3.11's.
+compat: WANTED := $(if $(TORCH),torch $(TORCH),$(if $(filter 3.%,$(PYTHON)),Python $(PYTHON)))
+compat: override PYTHON := $(if $(filter 3.%,$(PYTHON)),$(FOUND),$(PYTHON))
+compat: setup ## try another torch or another Python: TORCH=2.15.0 or PYTHON=3.13; writes docs/compat.md
+	@echo "make compat: an environment apart in .compat, 6 GB where torch brings CUDA's libraries, then 10 to 50 minutes on 2 cores"
+	@$(RUN)/python -m tests.compat $(WANTED)
 
 clean: ## remove the environments and what the tools left
 	rm -rf $(VENV) $(ENGINES) .compat .gpu site dist conformance-reports .mypy_cache .ruff_cache .pytest_cache

@@ -110,6 +110,7 @@ tests/backends/together/ full
 tests/bench/ fast
     full test_bench.py
 tests/compat/ fast
+    standard test_compat.py::TestWhatCameOfIt::test_a_command
 tests/faults/ standard
     full test_lazy_faults.py test_other_rounding.py
     full test_wrong_backends.py::test_error_fails_its_own_test_alone

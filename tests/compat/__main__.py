@@ -1,7 +1,8 @@
-"""``make compat TORCH=2.15.0``: run the simulated chip's tests with another torch, and write docs/compat.md.
+"""``make compat TORCH=2.15.0`` or ``PYTHON=3.13``: run tests with another torch or Python; write docs/compat.md.
 
-``python -m tests.compat RELEASE`` makes an environment apart, once, runs the device, the collective and the main-job
-tests in it, and replaces the release's section of the page. Exit codes: 0 all passed; 1 some failed; 2 wrong usage.
+``python -m tests.compat torch RELEASE`` makes an environment apart, once, runs the suites in it, and replaces the
+release's section of the page; ``python -m tests.compat Python RELEASE`` does the same. Exit codes: 0 all passed; 1 some
+failed; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from datetime import date
 from pathlib import Path
 
 from packaging.version import Version
-from tests.compat.environments import ROOT, EnvironmentRefusedError, prepare, release
-from tests.compat.suites import Outcome, run, suites
+from tests.compat.environments import ROOT, EnvironmentRefusedError, Other, prepare
+from tests.compat.suites import Outcome, run, with_python, with_torch
 
 PAGE = ROOT / "docs" / "compat.md"
-_SECTION = "\n## torch "
+_SECTION = "\n## "
 _LOOK = (
     "import platform, torch, lightning;"
     "print(f'torch {torch.__version__}, Lightning {lightning.__version__}, Python {platform.python_version()}, "
@@ -28,20 +29,22 @@ _LOOK = (
 def main(arguments: Sequence[str]) -> int:
     """Run the command; return its exit code."""
     try:
-        if len(arguments) != 1:
-            raise EnvironmentRefusedError("say which release of torch: make compat TORCH=2.15.0")
-        torch = release(arguments[0])
-        python = prepare(torch)
+        if len(arguments) != 2:
+            raise EnvironmentRefusedError(
+                "say which release of torch or of Python: make compat TORCH=2.15.0, or make compat PYTHON=3.13"
+            )
+        other = Other.read(*arguments)
+        python = prepare(other)
     except EnvironmentRefusedError as error:
         print(f"make compat: {error}", file=sys.stderr)
         return 2
-    versions, wanted = _versions(python), suites()
+    versions, wanted = _versions(python), with_torch() if other.of == "torch" else with_python()
     outcomes: list[Outcome] = []
     for suite in wanted:
         outcomes.append(run(suite, python))
         to_come = [each.title for each in wanted[len(outcomes) :]]
         written = sections(PAGE.read_text()) if PAGE.exists() else {}
-        written[torch] = section(versions, date.today(), outcomes, to_come)
+        written[other] = section(versions, date.today(), outcomes, to_come)
         PAGE.write_text(page(written))  # each time: somebody may end it before the last
     print(f"wrote {PAGE}")
     return int(any(outcome.failed for outcome in outcomes))
@@ -69,19 +72,21 @@ def section(versions: str, on: date, outcomes: Sequence[Outcome], to_come: Seque
     )
 
 
-def sections(text: str) -> dict[Version, str]:
+def sections(text: str) -> dict[Other, str]:
     """Return the sections of a page, by release."""
     found = {}
     for part in text.split(_SECTION)[1:]:
         heading, _, body = part.partition("\n")
-        found[Version(heading)] = body.strip()
+        of, version = heading.split()
+        found[Other(of, Version(version))] = body.strip()
     return found
 
 
-def page(written: Mapping[Version, str]) -> str:
-    """Return the page of docs, the newest release first."""
-    parts = [f"{_SECTION}{torch}\n\n{written[torch]}\n" for torch in sorted(written, reverse=True)]
-    return f"""# Releases of torch
+def page(written: Mapping[Other, str]) -> str:
+    """Return the page of docs: each torch, then each Python, the newest release first."""
+    ordered = sorted(written, key=lambda each: (each.of, each.version), reverse=True)
+    parts = [f"{_SECTION}{other}\n\n{written[other]}\n" for other in ordered]
+    return f"""# Releases of torch and of Python
 
 `make compat TORCH=<release>` writes one section. It makes an environment in `.compat/`, with that torch from pip
 and everything else from `constraints.txt`. It compiles the simulated chip there and runs:
@@ -93,9 +98,15 @@ and everything else from `constraints.txt`. It compiles the simulated chip there
 - main job on hpu and on xpu: the same suite on the simulated Gaudi and Intel GPU. PyPI's torch is a CUDA build, which
   alone would refuse these two. `.ci/run` has the CPU build.
 
-The releases below were tested; every change is tested with 2.13.0. Releases between them, and later ones that
-compile, are expected to work. The simulated chip needs Linux and torch 2.13 or later; elsewhere it raises an error
-of one line. The rest of Northbridge is expected to work from torch 2.4 on, which was read in the code, not tested.
+`make compat PYTHON=<release>` does the same for a Python, pyenv's or the one on `PATH`. Its torch is the pinned one as
+PyPI has it, a CUDA build. Where a pinned package does not support that Python, pip chooses another release. It runs the
+demo, the tests of `make test-fast`, the conformance suite's levels C0 to C2 on the simulated chip, and `northbridge
+doctor --train` on each simulated chip: a few steps on one card and on two.
+
+The releases below were tested; every change is tested with torch 2.13.0 and Python 3.11. Releases of torch between
+them, and later ones that compile, are expected to work. The simulated chip needs Linux and torch 2.13 or later;
+elsewhere it raises an error of one line. The rest of Northbridge is expected to work from torch 2.4 on, which was read
+in the code, not tested.
 {"".join(parts)}"""
 
 

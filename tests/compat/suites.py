@@ -1,4 +1,4 @@
-"""The tests that run with another torch, and their outcomes."""
+"""What runs with another torch or another Python, and its outcome."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tests.compat.environments import ROOT
+from tests.__main__ import SUITES
+from tests.compat.environments import FOLDER, ROOT
+from tests.tiers import IN_TURN, TIERS
 
 CHIP = "tests/backends/cpu_sim"
 COLLECTIVE = ("collective", "ranks")
@@ -22,14 +24,26 @@ JOB = ("tests/backends/simulated/test_conformance.py",)
 WITH_OWN_KEY = ("hpu", "xpu")
 """The simulated chips with a dispatch key of their own. torch refuses them in a CUDA build, such as PyPI's."""
 
+REPORT = FOLDER / "conformance"
+
 
 @dataclass(frozen=True)
 class Suite:
-    """Some files of tests under one heading."""
+    """Some tests under one heading, or a command that counts as one."""
 
     title: str
-    files: tuple[str, ...]
+    line: tuple[str, ...]
+    """A program of the environment, and its arguments."""
+
     simulates: str | None = None
+
+    @staticmethod
+    def of_pytest(title: str, arguments: Iterable[str], simulates: str | None = None) -> Suite:
+        return Suite(title, ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments), simulates)
+
+    @property
+    def is_pytest(self) -> bool:
+        return "pytest" in self.line
 
 
 @dataclass(frozen=True)
@@ -42,7 +56,7 @@ class Outcome:
     failed: tuple[tuple[str, str], ...]
 
 
-def suites() -> tuple[Suite, ...]:
+def with_torch() -> tuple[Suite, ...]:
     """Return the device, the collective and the main-job tests, as the files are today."""
     files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / CHIP).rglob("test_*.py"))
     jobs = [f"{CHIP}/test_conformance.py"]
@@ -50,23 +64,56 @@ def suites() -> tuple[Suite, ...]:
     device = [file for file in files if file not in (*jobs, *collective)]
     trainings = ["tests/matrix/test_matrix.py", "tests/core/lightning/strategies/test_ddp.py"]
     return (
-        Suite("device", tuple(device)),
-        Suite("collective", tuple(collective)),
-        Suite("main job", (*jobs, *trainings)),
-        *(Suite(f"main job on {chip}", JOB, chip) for chip in WITH_OWN_KEY),
+        Suite.of_pytest("device", device),
+        Suite.of_pytest("collective", collective),
+        Suite.of_pytest("main job", (*jobs, *trainings)),
+        *(Suite.of_pytest(f"main job on {chip}", JOB, chip) for chip in WITH_OWN_KEY),
+    )
+
+
+def with_python() -> tuple[Suite, ...]:
+    """Return what a Python has to show: the demo, the fast tests, C0 to C2, and a training on each simulated chip."""
+    fast = (each for each in SUITES if "fast" in each.tiers)
+    return (
+        Suite("demo", ("python", "examples/digits.py")),
+        *(
+            Suite.of_pytest(f"fast tests: {each.name}", ("-m", TIERS["fast"], *each.arguments), each.simulates)
+            for each in fast
+        ),
+        Suite("C0 to C2 on cpu_sim", ("northbridge", "conformance", "cpu_sim", "--level=C2", f"--out={REPORT}")),
+        *(
+            Suite(f"doctor --train on {chip}", ("northbridge", "doctor", chip, "--train"), simulates)
+            for chip, simulates in (("cpu_sim", None), *zip(IN_TURN, IN_TURN, strict=True))
+        ),
     )
 
 
 def run(suite: Suite, python: Path) -> Outcome:
-    """Run one suite with ``python``, whose output is shown, and return what came of it."""
+    """Run one suite in the environment of ``python``; show what it says, and return what came of it."""
+    program, *arguments = suite.line
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        pytest = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
         environ = {**os.environ, **({"NORTHBRIDGE_SIMULATE": suite.simulates} if suite.simulates else {})}
-        ended = subprocess.run([*pytest, *suite.files], cwd=ROOT, env=environ, check=False)
-        if not report.exists():
-            return Outcome(suite.title, 0, 0, (("pytest itself", f"ended with {ended.returncode}"),))
-        return read(suite.title, report.read_text())
+        if suite.is_pytest:
+            arguments.append(f"--junitxml={report}")
+        said: list[str] = []
+        with subprocess.Popen(
+            [str(python.with_name(program)), *arguments],
+            cwd=ROOT,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            for line in process.stdout or ():
+                print(line, end="", flush=True)
+                said = [*said[-19:], line.strip()]
+        if report.exists():
+            return read(suite.title, report.read_text())
+    if process.returncode == 0 and not suite.is_pytest:
+        return Outcome(suite.title, 1, 0, ())
+    last = next((line for line in reversed(said) if line), "nothing")
+    return Outcome(suite.title, 0, 0, ((program, f"ended with {process.returncode}: {last}"),))
 
 
 def read(title: str, report: str) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import date
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 from tests.compat import __main__ as command, environments
-from tests.compat.environments import ROOT, EnvironmentRefusedError, constraints_with, prepare, release
-from tests.compat.suites import Outcome, read, run, suites
+from tests.compat.environments import ROOT, EnvironmentRefusedError, Other, constraints_with, find_python, prepare
+from tests.compat.suites import Outcome, Suite, read, run, with_python, with_torch
+from tests.tiers import IN_TURN
 
 from northbridge_cpu_sim import SimulatedDevice
 
@@ -25,36 +27,64 @@ REPORT = """<?xml version="1.0" encoding="utf-8"?>
 </testsuite></testsuites>"""
 FAILED = (("tests.b::test_is_wrong[1]", "assert 1 == 2"), ("tests.b::test_breaks", "fixture 'x' not found"))
 
+TORCH, PYTHON = Other("torch", Version("2.15.0")), Other("Python", Version("3.10"))
+
 
 class TestWhatIsAskedFor:
-    def test_a_release_is_taken(self) -> None:
-        assert release("2.15.0") == Version("2.15.0")
+    @pytest.mark.parametrize(("of", "text"), [("torch", "2.15.0"), ("Python", "3.13")])
+    def test_a_release_is_taken(self, of: str, text: str) -> None:
+        assert Other.read(of, text) == Other(of, Version(text))
 
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("asked", "said"),
         [
-            ("newest", r"^'newest' is not a release of torch: write one, such as TORCH=2\.15\.0$"),
-            ("2.12.1", r"^torch 2\.12\.1 was asked for, but the simulated chip needs torch 2\.13 or later"),
+            (["torch", "newest"], r"'newest' is not a release of torch: write one, such as TORCH=2\.15\.0$"),
+            (["torch", "2.12.1"], r"torch 2\.12\.1 was asked for, but the simulated chip needs torch 2\.13 or later"),
+            (["Python", "3.13.0"], r"'3\.13\.0' is not a release of Python: write one, such as PYTHON=3\.13$"),
+            (
+                ["Python", "3.9"],
+                r"Python 3\.9 was asked for, but Northbridge needs Python 3\.10 or later: write PY",
+            ),
+            (
+                ["Python", "3.99"],
+                r"Python 3\.99 was found neither in .* nor on PATH. Fix: .*pyenv install 3\.99$",
+            ),
+            (
+                [],
+                r"say which release of torch or of Python: make compat TORCH=2\.15\.0, or make .*$",
+            ),
         ],
     )
-    def test_what_cannot_be_tried_is_refused(self, text: str, said: str) -> None:
-        with pytest.raises(EnvironmentRefusedError, match=said):
-            release(text)
+    def test_what_cannot_be_tried_is_refused(
+        self, asked: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert command.main(asked) == 2
 
-    def test_the_command_says_one_line_and_ends_with_2(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert command.main(["2.12.0"]) == 2
-        assert command.main([]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert re.match(f"make compat: {said}", line)
 
-        below, nothing = capsys.readouterr().err.splitlines()
-        assert below.startswith("make compat: torch 2.12.0 was asked for")
-        assert nothing == "make compat: say which release of torch: make compat TORCH=2.15.0"
+    def test_newest_of_pyenv_is_taken(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+        for version in ("3.13.2", "3.13.11", "3.12.4"):
+            (python := tmp_path / "versions" / version / "bin" / "python").parent.mkdir(parents=True)
+            python.touch()
+
+        assert find_python(Version("3.13")) == str(tmp_path / "versions/3.13.11/bin/python")
 
 
 class TestTheEnvironment:
     def test_everything_but_torch_is_pinned_as_everywhere(self) -> None:
-        pinned = constraints_with(Version("2.15.0"), "sympy==1.14.0\ntorch==2.13.0\ntorchmetrics==1.9.0\n")
+        pinned = constraints_with(TORCH, "sympy==1.14.0\ntorch==2.13.0\ntorchmetrics==1.9.0\n")
 
         assert pinned == "sympy==1.14.0\ntorchmetrics==1.9.0\ntorch==2.15.0\n"
+
+    def test_pin_that_the_python_cannot_have_is_left_out(self) -> None:
+        text = "# tools\nnumpy==2.4.6\ntorch==2.13.0\n"
+
+        pinned = constraints_with(PYTHON, text, {"numpy": ">=3.11", "torch": None}.get)
+
+        assert pinned == "torch==2.13.0\n"
+        assert constraints_with(Other("Python", Version("3.13")), text, {"numpy": ">=3.11"}.get).count("==") == 2
 
     def test_a_torch_that_pip_does_not_find_is_an_error(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
@@ -64,51 +94,48 @@ class TestTheEnvironment:
 
         def run(line: list[str], **_more: object) -> subprocess.CompletedProcess[str]:
             asked.append(line)
-            (folder / "9.9.9").mkdir(exist_ok=True)
+            (folder / "torch-9.9.9").mkdir(exist_ok=True)
             return subprocess.CompletedProcess(line, int("torch==9.9.9" in line))
 
         monkeypatch.setattr(environments, "FOLDER", folder)
         monkeypatch.setattr(subprocess, "run", run)
 
         with pytest.raises(EnvironmentRefusedError, match=r"^pip could not install torch==9\.9\.9 into "):
-            prepare(Version("9.9.9"))
+            prepare(Other("torch", Version("9.9.9")))
 
         assert asked[0][:3] == [sys.executable, "-m", "venv"]
-        assert not (folder / "9.9.9" / ".complete").exists()
+        assert not (folder / "torch-9.9.9" / ".complete").exists()
 
 
 class TestWhatIsRun:
     def test_each_file_of_the_chips_tests_is_in_one_suite(self) -> None:
-        everything = [file for suite in suites() if suite.simulates is None for file in suite.files]
+        everything = [file for suite in with_torch() if suite.simulates is None for file in suite.line if "/" in file]
         chips = [str(file.relative_to(ROOT)) for file in (ROOT / "tests/backends/cpu_sim").rglob("test_*.py")]
 
         assert len(everything) == len(set(everything))
         assert set(chips) < set(everything)
+        assert all((ROOT / file).is_file() for file in everything)
 
     def test_they_are_told_apart_by_their_names(self) -> None:
-        device, collective, job, *_ = suites()
+        device, collective, job, *_ = with_torch()
 
-        assert "tests/backends/cpu_sim/module/test_memory.py" in device.files
-        assert "tests/backends/cpu_sim/csrc/collective/test_calls.py" in collective.files
-        assert "tests/backends/cpu_sim/test_conformance.py" in job.files
+        assert "tests/backends/cpu_sim/module/test_memory.py" in device.line
+        assert "tests/backends/cpu_sim/csrc/collective/test_calls.py" in collective.line
+        assert "tests/backends/cpu_sim/test_conformance.py" in job.line
 
-    def test_chips_with_a_key_of_their_own_train(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_chips_with_a_key_of_their_own_train(self) -> None:
         """A torch that was built for another accelerator refuses these alone, and only here is one tested."""
-        simulated: list[str | None] = []
-
-        def run_pytest(_line: list[str], *, env: dict[str, str], **_more: object) -> subprocess.CompletedProcess[str]:
-            simulated.append(env.get("NORTHBRIDGE_SIMULATE"))
-            return subprocess.CompletedProcess(_line, 2)
-
-        monkeypatch.delenv("NORTHBRIDGE_SIMULATE", raising=False)
-        monkeypatch.setattr(subprocess, "run", run_pytest)
-
-        for suite in suites():
-            run(suite, Path("python"))
-
         with_own_key = [SimulatedDevice.read(file) for file in ROOT.glob("backends/*/*/simulated/device.toml")]
+
+        simulated = [suite.simulates for suite in with_torch()]
+
         assert simulated == [None, None, None, *sorted(each.type for each in with_own_key if each.key)]
-        assert all((ROOT / file).is_file() for suite in suites() for file in suite.files)
+
+    def test_each_simulated_chip_trains_on_a_python(self) -> None:
+        doctors = [suite for suite in with_python() if "doctor" in suite.line]
+
+        assert [suite.simulates for suite in doctors] == [None, *IN_TURN]
+        assert [suite.line[2] for suite in doctors] == ["cpu_sim", *IN_TURN]
 
 
 class TestWhatCameOfIt:
@@ -121,6 +148,18 @@ class TestWhatCameOfIt:
         )
 
         assert read("device", twice).passed == 1
+
+    @pytest.mark.parametrize(
+        ("script", "passed", "failed"),
+        [
+            ("print(__import__('os').environ['NORTHBRIDGE_SIMULATE'] == 'hpu' or exit(1))", 1, ()),
+            ("print('wrong'); print(); exit(3)", 0, ((Path(sys.executable).name, "ended with 3: wrong"),)),
+        ],
+    )
+    def test_a_command_counts_as_one_test(self, script: str, passed: int, failed: tuple[tuple[str, str], ...]) -> None:
+        outcome = run(Suite("demo", (Path(sys.executable).name, "-c", script), "hpu"), Path(sys.executable))
+
+        assert outcome == Outcome("demo", passed, 0, failed)
 
 
 class TestThePage:
@@ -137,9 +176,9 @@ class TestThePage:
         assert "| device | 2 | 0 | 0 |\n| main job | not run | | |" in text
 
     def test_other_releases_are_kept_and_the_newest_is_first(self) -> None:
-        written = {Version("2.9.0"): "nine", Version("2.15.0"): "fifteen\n\nlines"}
+        written = {PYTHON: "old", Other("torch", Version("2.9.0")): "nine", TORCH: "fifteen\n\nlines"}
 
         text = command.page(written)
 
         assert command.sections(text) == written
-        assert text.index("## torch 2.15.0") < text.index("## torch 2.9.0")
+        assert text.index("## torch 2.15.0") < text.index("## torch 2.9.0") < text.index("## Python 3.10")
