@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 from tests.core.conftest import Install, Site, install as install
-from tests.scripts import run_script
 
 from northbridge_conformance.report.report import Report
 from northbridge_conformance.verdict import Verdict
@@ -125,13 +124,3 @@ def test_a_measurement_takes_turns_and_divides(site: Site, tmp_path: Path) -> No
     assert found["ratio"] == pytest.approx(sum(quotients) / 2)
     assert measured.returncode == (0 if found["ratio"] <= found["bound"] else 1)
     assert (found["pair"], found["torch"]) == (["cpu_sim", "cpu"], torch.__version__)
-
-
-def test_demo_trains_and_reads_its_checkpoint_on_cpu(site: Site, tmp_path: Path) -> None:
-    ran = run_script(
-        VENDOR / "demo.py", "--accelerator", "cpu_sim", "--steps", "2", folder=tmp_path, environ=site.environ()
-    )
-
-    assert ran.status == 0, ran.said
-    assert re.search(r"trained on cpu_sim:0; loss [\d.]+ to [\d.]+ in 2 steps", ran.said)
-    assert re.search(r"read on the CPU: \d+% of the words of new sequences are right", ran.said)

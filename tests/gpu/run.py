@@ -4,8 +4,8 @@
 
 It needs this repository, a Python with pip and a torch that finds a GPU, and the wheels of ``make gpu-wheels``, which
 are installed into a temporary folder. Each part has a budget of seconds, and is ended with SIGTERM when that is over:
-the conformance suite then writes a report of the tests that ended. The folder ``--out`` gets the summary as JSON and
-Markdown, the report with its page, and what the parts printed.
+the conformance suite then writes a report of the tests that ended. The folder ``--out`` gets the summary, the report
+with its page, and what the parts printed.
 
 Exit codes: 0 every part passed; 1 a part failed or was over its budget; 2 it could not begin; 3 torch finds no GPU.
 """
@@ -23,9 +23,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import IO, Any
 
@@ -52,9 +51,7 @@ gpu = torch.cuda.is_available()
 print(json.dumps({
     "torch": torch.__version__,
     "CUDA": torch.version.cuda,
-    "card": torch.cuda.get_device_name(0) if gpu else None,
-    "cards": torch.cuda.device_count() if gpu else 0,
-    "memory, GiB": round(torch.cuda.get_device_properties(0).total_memory / 2**30) if gpu else 0,
+    "card": f"{torch.cuda.get_device_name(0)}, 1 of {torch.cuda.device_count()}" if gpu else None,
 }))
 """
 _CONFORMANCE = "import sys; from northbridge.cli.app import main; sys.argv[0] = 'northbridge'; main()"
@@ -69,27 +66,14 @@ class NotPossibleError(Exception):
 
 
 @dataclass(frozen=True)
-class Found:
-    """The result of a part: what it found, and if that is as expected."""
-
-    passed: bool
-    words: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    wrong: bool = False
-    """True if it is not as expected even if the part was ended before its end."""
-
-
-@dataclass(frozen=True)
 class Part:
-    """One command for this Python."""
+    """One command for this Python, and its budget."""
 
     name: str
     command: tuple[str, ...]
     seconds: float
-    """The budget."""
-
-    judge: Callable[[int, str], Found]
-    """Called with the exit code and the output, also if the part was over its budget."""
+    judge: Callable[[int, str], tuple[bool, str]]
+    """Return whether it passed, and what it found, from the exit code and the output: also if it was ended."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +85,7 @@ class Result:
     """``passed``, ``failed``, ``over budget`` or ``not run``."""
 
     seconds: float
-    budget: float
     found: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 # --- The parts
@@ -111,59 +93,52 @@ class Result:
 
 def list_parts(asked: argparse.Namespace, out: Path, folder: Path) -> list[Part]:
     """Return the parts; the suite is the last and has the rest of the time."""
-    stand_in: str | None = asked.stand_in
-    accelerator, reference = (stand_in, "cpu") if stand_in else ("nb_cuda", "cuda")
-    steps = ("--steps", "2") if stand_in else ()
-    rounds = (*steps, "--size", "small", "--warm-up", "1", "--rounds", "1") if stand_in else ("--rounds", "4")
+    accelerator, reference = (asked.stand_in, "cpu") if asked.stand_in else ("nb_cuda", "cuda")
+    steps = ("--steps", "2") if asked.stand_in else ()
+    rounds = (*steps, "--size=small", "--warm-up=1", "--rounds=1") if asked.stand_in else ("--rounds=4",)
     measured, report = folder / "step_time.json", out / "report"
     demo, sharded, step_time = (str(VENDOR / f"{name}.py") for name in ("demo", "sharded", "step_time"))
     suite = ("conformance", accelerator, "--level", asked.level, "--out", str(report))
-    only = tuple(part for text in asked.only for part in ("--only", text))
+
+    def judge_step_time(code: int, said: str) -> tuple[bool, str]:
+        if not measured.exists():
+            return judge_code(code or 1, said)
+        facts = json.loads(measured.read_text())
+        ratio = f"{' ÷ '.join(facts['pair'])}: {facts['ratio']:.4f}, of {facts['bound']} at most"
+        return (True, f"{ratio}; a stand-in's says nothing") if asked.stand_in else (code == 0, ratio)
+
     return [
-        Part("demo", (demo, "--accelerator", accelerator, *steps), 90.0, _judge_code),
-        Part("FSDP2 on one rank", (sharded, "--accelerator", accelerator, *steps), 90.0, _judge_code),
+        Part("demo", (demo, "--accelerator", accelerator, *steps), 90.0, judge_code),
+        Part("FSDP2 on one rank", (sharded, "--accelerator", accelerator, *steps), 90.0, judge_code),
         Part(
             "step time",
             (step_time, "--pair", accelerator, reference, *rounds, "--seconds", "90", "--out", str(measured)),
             150.0,
-            lambda code, said: _judge_step_time(code, said, measured, stand_in),
+            judge_step_time,
         ),
         Part(
             f"conformance up to {asked.level}",
-            ("-c", _CONFORMANCE, *suite, *only),
+            ("-c", _CONFORMANCE, *suite, *(f"--only={text}" for text in asked.only)),
             SECONDS,
-            lambda code, said: _judge_conformance(code, said, report / "report.json", part=bool(only)),
+            lambda code, said: judge_conformance(code, said, report / "report.json"),
         ),
     ]
 
 
-def _judge_code(code: int, said: str) -> Found:
-    return Found(code == 0, "; ".join(_last_lines(said, 2)))
+def judge_code(code: int, said: str) -> tuple[bool, str]:
+    """A command that ends with 0 passed; its last lines are what it found."""
+    return code == 0, "; ".join(_last_lines(said, 2))
 
 
-def _judge_step_time(code: int, said: str, measured: Path, stand_in: str | None) -> Found:
-    if not measured.exists():
-        return _judge_code(code or 1, said)
-    facts = json.loads(measured.read_text())
-    ratio = (
-        f"{' ÷ '.join(facts['pair'])}: {facts['ratio']:.4f}, median of {len(facts['seconds_a_step']['first'])} rounds"
-    )
-    if stand_in:
-        return Found(True, f"{ratio}; a stand-in's says nothing", facts)
-    return Found(code == 0, f"{ratio}, of {facts['bound']} at most", facts)
-
-
-def _judge_conformance(code: int, said: str, written: Path, *, part: bool = False) -> Found:
+def judge_conformance(code: int, said: str, written: Path) -> tuple[bool, str]:
+    """The suite passed with all that was asked for, or with C2, which is what one GPU earns: C3 takes several."""
     if not written.exists():
-        return Found(False, f"no report, exit code {code}: {'; '.join(_last_lines(said, 2))}")
+        return False, f"no report, exit code {code}: {'; '.join(_last_lines(said, 2))}"
     report = json.loads(written.read_text())
-    none = "a part of the suite" if part else "no level"
-    level = next((each["name"] for each in reversed(report["levels"]) if each["granted"]), none)
-    verdicts = dict(Counter(test["verdict"] for test in report["tests"]).most_common())
-    words = f"{level}: {', '.join(f'{number:,} {verdict}' for verdict, number in verdicts.items())}"
-    wrong = any(each in verdicts for each in FAILURES)
-    # Exit code 0: all that was asked for. One GPU earns C2; C3 takes several.
-    return Found(not wrong and (code == 0 or level == "C2"), words, {"level": level, "verdicts": verdicts}, wrong)
+    level = next((each["name"] for each in reversed(report["levels"]) if each["granted"]), "no level")
+    verdicts = Counter(test["verdict"] for test in report["tests"])
+    words = f"{level}: {', '.join(f'{number:,} {verdict}' for verdict, number in verdicts.most_common())}"
+    return not verdicts.keys() & FAILURES and (code == 0 or level == "C2"), words
 
 
 def _last_lines(said: str, number: int) -> list[str]:
@@ -176,7 +151,7 @@ def _last_lines(said: str, number: int) -> list[str]:
 def run_part(part: Part, seconds: float, folder: Path, environ: Mapping[str, str], log: IO[str]) -> Result:
     """Run ``part`` in ``folder`` for at most ``seconds``, and return its result."""
     if seconds < LEAST_S:
-        return Result(part.name, "not run", 0.0, max(seconds, 0.0), "the parts before it used its time")
+        return Result(part.name, "not run", 0.0, "the parts before it used its time")
     printed = folder / "printed.txt"
     began = time.monotonic()
     over = False
@@ -196,14 +171,14 @@ def run_part(part: Part, seconds: float, folder: Path, environ: Mapping[str, str
             over = True
         finally:
             end(process)
-    took = round(time.monotonic() - began, 1)
+    took = time.monotonic() - began
     said = printed.read_text(errors="replace")
-    log.write(f"===== {part.name}: exit code {process.returncode}, {took:g} s\n{said}\n")
+    log.write(f"===== {part.name}: exit code {process.returncode}, {took:.1f} s\n{said}\n")
     log.flush()
-    found = part.judge(process.returncode, said)
-    verdict = "over budget" if over and not found.wrong else "passed" if found.passed else "failed"
-    words = f"ended after {seconds:.0f} s: {found.words}" if over else found.words
-    return Result(part.name, verdict, took, round(seconds, 1), words, found.facts)
+    passed, found = part.judge(process.returncode, said)
+    if over:
+        return Result(part.name, "over budget", took, f"ended after {seconds:.0f} s: {found}")
+    return Result(part.name, "passed" if passed else "failed", took, found)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -242,20 +217,14 @@ def find_facts(stand_in: str | None) -> dict[str, Any]:
         reason = _last_lines(asked.stderr, 1)[0]
         raise NotPossibleError(f"{sys.executable} cannot import torch: {reason}. Fix: GPU_PYTHON=/a/python/with/torch")
     facts: dict[str, Any] = json.loads(asked.stdout.splitlines()[-1])
-    if stand_in:
-        facts["card"] = f"no GPU: {stand_in} stands in for it"
-    elif not facts["card"]:
+    if not stand_in and not facts["card"]:
         why = "finds no GPU here" if facts["CUDA"] else "was built without CUDA"
         raise NotPossibleError(
             f"torch {facts['torch']} {why}: nothing ran, and nothing is claimed. Fix: run it where torch finds an"
             " NVIDIA GPU, or rehearse it: make gpu ARGS='--stand-in cpu_sim'",
             NO_GPU,
         )
-    return facts | {
-        "driver": _ask_driver(),
-        "Python": sys.version.split()[0],
-        "began": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-    }
+    return facts | ({"card": f"no GPU: {stand_in} stands in for it"} if stand_in else {"driver": _ask_driver()})
 
 
 def _ask_driver() -> str:
@@ -267,8 +236,8 @@ def _ask_driver() -> str:
     return asked.stdout.split("\n")[0].strip()
 
 
-def install(wheels: Path, site: Path) -> None:
-    """Install all ``wheels`` of a folder into ``site``; raises :class:`NotPossibleError`."""
+def install(wheels: Path, site: Path) -> list[str]:
+    """Install all ``wheels`` of a folder into ``site``, return their names; raises :class:`NotPossibleError`."""
     files = sorted(map(str, wheels.glob("*.whl")))
     if not files:
         raise NotPossibleError(
@@ -283,33 +252,19 @@ def install(wheels: Path, site: Path) -> None:
             f"pip could not install {wheels} for Python {version}: {_last_lines(done.stderr, 1)[0]}."
             f" Fix: make gpu-wheels ARGS='--python {version}'"
         )
-
-
-def find_version(name: str, site: Path) -> str:
-    """Return the version of a distribution that is in ``site``, or else installed."""
-    return next((each.version for each in distributions(name=name, path=[str(site), *sys.path])), "not installed")
-
-
-# --- The summary
+    return ["-".join(Path(file).name.split("-")[:2]) for file in files]
 
 
 def write_summary(out: Path, facts: Mapping[str, Any], results: list[Result]) -> str:
-    """Write ``summary.json`` and ``summary.md``, and return the text of the latter."""
-    told = {"machine": dict(facts), "parts": [asdict(result) for result in results]}
-    (out / "summary.json").write_text(json.dumps(told, indent=1) + "\n")
-    text = (
-        f"{facts['card']}, driver {facts['driver']}, torch {facts['torch']}, Lightning {facts['Lightning']},"
-        f" Northbridge {facts['Northbridge']}, Python {facts['Python']}; {facts['began']}.\n\n"
-        "| part | verdict | seconds | budget | found |\n|---|---|---|---|---|"
-    )
+    """Write ``summary.md``, and return its text."""
+    began = f"{datetime.now(timezone.utc).isoformat(timespec='seconds')}, Python {sys.version.split()[0]}"
+    lines = [f"{began}; {'; '.join(f'{name} {value}' for name, value in facts.items())}", ""]
+    lines += ["| part | verdict | seconds | found |", "|---|---|---|---|"]
     for each in results:
-        text += f"\n| {each.name} | {each.verdict} | {each.seconds:.0f} | {each.budget:.0f} | {_cell(each.found)} |"
-    (out / "summary.md").write_text(text + "\n")
-    return text
-
-
-def _cell(words: str) -> str:
-    return words.replace("|", "\\|")[:400]
+        found = each.found.replace("|", "\\|")[:400]
+        lines.append(f"| {each.name} | {each.verdict} | {each.seconds:.0f} | {found} |")
+    (out / "summary.md").write_text("\n".join(lines) + "\n")
+    return "\n".join(lines)
 
 
 def main(arguments: list[str]) -> int:
@@ -319,12 +274,8 @@ def main(arguments: list[str]) -> int:
     options.add_argument("--out", type=Path, default=ROOT / ".gpu" / "report")
     options.add_argument("--seconds", type=float, default=SECONDS, help="for everything together")
     options.add_argument("--level", default="C3", help="the highest level of the conformance suite to run")
-    options.add_argument(
-        "--only", metavar="TEXT", action="append", default=[], help="as `northbridge conformance` has it"
-    )
-    options.add_argument(
-        "--stand-in", metavar="BACKEND", help="rehearse on this backend, without a GPU, in a small size"
-    )
+    options.add_argument("--only", action="append", default=[], help="as `northbridge conformance` has it")
+    options.add_argument("--stand-in", help="rehearse on this backend, without a GPU, in a small size")
     asked = options.parse_args(arguments)
     until = time.monotonic() + asked.seconds
     out: Path = asked.out.absolute()
@@ -334,8 +285,7 @@ def main(arguments: list[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="northbridge-gpu-", ignore_cleanup_errors=True) as name:
             site, folder = Path(name) / "site", Path(name) / "work"
             folder.mkdir()
-            install(asked.wheels, site)
-            facts |= {name.title(): find_version(name, site) for name in ("lightning", "northbridge")}
+            facts["wheels"] = ", ".join(install(asked.wheels, site))
             path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
             out.mkdir(parents=True, exist_ok=True)
             (out / "report" / "report.json").unlink(missing_ok=True)  # an earlier run's

@@ -1,27 +1,44 @@
-"""`make gpu` without a GPU: all but the device runs, on a stand-in."""
+"""`make gpu` without a GPU: which wheels it gets; all but the device runs, on a stand-in."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
-import subprocess
-import sys
+import re
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from tests.gpu import prepare, run
-from tests.gpu.run import Found, Part, Result, run_parts
+from tests.gpu.run import Part, Result, judge_code, run_parts
+from tests.scripts import run_script
 
-RUN = Path(run.__file__)
-_NO_GPU = {"torch": "2.11.0+cu130", "CUDA": "13.0", "card": None, "cards": 0, "memory, GiB": 0}
+_NO_GPU = {"torch": "2.11.0+cu130", "CUDA": "13.0", "card": None}
 
 
-def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the script."""
-    command = [sys.executable, str(RUN), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+def test_pins_are_installed_versions() -> None:
+    pins = prepare.find_pins("3.12")
+
+    assert {"lightning", "pytorch-lightning", "pytest", "pydantic-core", "tensorboardx", "numpy"} <= pins.keys()
+    assert {"torch", "sympy", "setuptools", "northbridge", "mypy"} & pins.keys() == set()
+    assert pins["lightning"] == version("lightning")
+
+
+def test_wheels_that_are_too_large_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "old-1-py3-none-any.whl").touch()
+    monkeypatch.setattr(prepare, "MOST_BYTES", 2 << 20)
+    monkeypatch.setattr(prepare, "build", lambda folder: (folder / "a.whl").write_bytes(bytes(2 << 20)))
+    monkeypatch.setattr(prepare, "download", lambda folder, *_: (folder / "b.whl").write_bytes(bytes(1 << 20)))
+
+    assert prepare.main(["--folder", str(tmp_path)]) == 1
+
+    assert capsys.readouterr().err == (
+        f"make gpu-wheels: 2 wheels for Python 3.12 in {tmp_path}, 3.0 MiB, but at most 2 MiB are carried\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,9 +81,7 @@ def test_wheels_of_another_python_are_an_error(tmp_path: Path) -> None:
 
 def try_parts(folder: Path, seconds: float, **programs: str) -> list[Result]:
     """Run a part for each program, with a budget of two seconds."""
-    parts = [
-        Part(name, ("-c", code), 2.0, lambda code, said: Found(code == 0, said)) for name, code in programs.items()
-    ]
+    parts = [Part(name, ("-c", code), 2.0, judge_code) for name, code in programs.items()]
     return list(run_parts(parts, time.monotonic() + seconds, folder, os.environ, io.StringIO()))
 
 
@@ -82,7 +97,7 @@ def test_part_over_budget_ends_and_the_next_runs(tmp_path: Path, monkeypatch: py
         ("fails", "failed"),
         ("passes", "passed"),
     ]
-    assert results[0].found == "ended after 2 s: began\nheard\n"
+    assert results[0].found == "ended after 2 s: began; heard"
     assert results[0].seconds < 10
 
 
@@ -95,19 +110,19 @@ def test_part_without_time_is_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("verdicts", "granted", "found"),
     [
-        (["PASS", "NOT RUN"], 3, Found(True, "C2: 1 PASS, 1 NOT RUN")),
-        (["PASS", "UNKNOWN"], 2, Found(False, "C1: 1 PASS, 1 UNKNOWN")),
-        (["PASS", "PASS", "FAIL"], 0, Found(False, "no level: 2 PASS, 1 FAIL", wrong=True)),
+        (["PASS", "NOT RUN"], 3, (True, "C2: 1 PASS, 1 NOT RUN")),
+        (["PASS", "UNKNOWN"], 2, (False, "C1: 1 PASS, 1 UNKNOWN")),
+        (["PASS", "PASS", "FAIL"], 3, (False, "C2: 2 PASS, 1 FAIL")),
     ],
 )
-def test_report_decides_on_the_conformance(verdicts: list[str], granted: int, found: Found, tmp_path: Path) -> None:
+def test_report_decides_on_the_conformance(
+    verdicts: list[str], granted: int, found: tuple[bool, str], tmp_path: Path
+) -> None:
     report = tmp_path / "report.json"
     levels = [{"name": f"C{number}", "granted": number < granted} for number in range(4)]
     report.write_text(json.dumps({"levels": levels, "tests": [{"verdict": verdict} for verdict in verdicts]}))
 
-    judged = run._judge_conformance(1, "", report)
-
-    assert (judged.passed, judged.words, judged.wrong) == (found.passed, found.words, found.wrong)
+    assert run.judge_conformance(1, "", report) == found
 
 
 def test_rehearsal_runs_all_but_the_device(tmp_path: Path) -> None:
@@ -116,25 +131,24 @@ def test_rehearsal_runs_all_but_the_device(tmp_path: Path) -> None:
     wheels.mkdir()
     prepare.build(wheels)
 
-    part = ("--level", "C1", "--only", "PluginMetadata/", "--only", "Views/test_a_view_outlives")
-    ran = call("--wheels", str(wheels), "--out", str(out), "--stand-in", "cpu_sim", *part)
+    part = ("--level=C1", "--only=PluginMetadata/", "--only=Views/test_a_view_outlives")
+    asked = (f"--wheels={wheels}", f"--out={out}", "--stand-in=cpu_sim", *part)
+    ran = run_script(Path(run.__file__), *asked, folder=tmp_path)
 
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.status == 0, ran.said
     assert sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()) == [
         "log.txt",
         "report/index.html",
         "report/report.json",
         "report/report.md",
-        "summary.json",
         "summary.md",
     ]
-    summary = json.loads((out / "summary.json").read_text())
-    assert [(part["name"], part["verdict"]) for part in summary["parts"]] == [
-        ("demo", "passed"),
-        ("FSDP2 on one rank", "passed"),
-        ("step time", "passed"),
-        ("conformance up to C1", "passed"),
-    ]
-    assert summary["machine"]["card"] == "no GPU: cpu_sim stands in for it"
-    assert (out / "summary.md").read_text() in ran.stdout
-    assert "28 of 28 parameters are shards" in (out / "log.txt").read_text()
+    summary = (out / "summary.md").read_text()
+    parts = ["demo", "FSDP2 on one rank", "step time", "conformance up to C1"]
+    assert re.findall(r"^\| (.+?) \| passed \|", summary, flags=re.M) == parts
+    assert "card no GPU: cpu_sim stands in for it" in summary
+    assert summary in ran.said
+    log = (out / "log.txt").read_text()
+    assert "28 of 28 parameters are shards" in log
+    assert re.search(r"trained on cpu_sim:0; loss [\d.]+ to [\d.]+ in 2 steps", log)
+    assert re.search(r"read on the CPU: \d+% of the words of new sequences are right", log)
