@@ -21,10 +21,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.abc import Traversable
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import pydantic
 from typing_extensions import Self
@@ -37,6 +36,9 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]  # Python 3.10 alone has it
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable  # at run time Python 3.12 warns of it, and 3.14 has it no more
 
 
 FILE = "contract.toml"
