@@ -15,7 +15,6 @@ import pytest
 from bench import __main__ as command, child, passes, report
 from bench.figure import Figure, Measurement
 from bench.job import Job
-from bench.options import OPTIONS
 from bench.passes import measure
 from bench.plugin import announce
 from bench.report import Surroundings
@@ -26,58 +25,6 @@ from bench.table import amount, table
 from rich.console import Console
 
 RATIO = Row("sort", "sorting: ours ÷ theirs", "×", 1.05, Timed(lambda: 1.0))
-GOALS = {
-    "op-add-4": (1.3, "×"),
-    "op-add-million": (1.05, "×"),
-    "op-view": (1.0, "×"),
-    "op-mm-64": (1.3, "×"),
-    "op-backward": (1.0, "×"),
-    "step-mlp": (1.03, "×"),
-    "step-convnet": (1.02, "×"),
-    "step-transformer": (1.02, "×"),
-    "step-ddp": (1.05, "×"),
-    "step-ray": (1.10, "×"),
-    "step-captured": (0.9, "×"),
-    "step-hpu": (1.05, "×"),
-    "step-hpu-ddp": (1.05, "×"),
-    "step-sdaa": (1.05, "×"),
-    "step-sdaa-ddp": (1.05, "×"),
-    "all-reduce-4kib": (1.2, "×"),
-    "all-reduce-1mib": (1.05, "×"),
-    "all-reduce-16mib": (1.05, "×"),
-    "reduce-scatter-4kib": (1.2, "×"),
-    "reduce-scatter-1mib": (1.05, "×"),
-    "reduce-scatter-16mib": (1.05, "×"),
-    "all-gather-4kib": (1.2, "×"),
-    "all-gather-1mib": (1.05, "×"),
-    "all-gather-16mib": (1.05, "×"),
-    "step-fsdp2": (1.10, "×"),
-    "step-zero-2": (1.10, "×"),
-    "memory": (1.10, "×"),
-    "strategy": (1.00, "×"),
-    "recompilation-watch": (1.02, "×"),
-    "sync-dist": (1.10, "×"),
-    "checkpoint-save": (1.05, "×"),
-    "checkpoint-load": (1.05, "×"),
-    "checkpoint-memory": (1.10, "×"),
-    "checkpoint-sharded": (1.10, "×"),
-    "step-16-mixed": (1.10, "×"),
-    "step-bf16-mixed": (1.10, "×"),
-    **{option.name: (None, "×") for option in OPTIONS},
-    "step-one-parameter": (1.10, "×"),
-    "autoload": (1.0, "ms"),
-    "help": (0.2, "s"),
-    "list-no-probe": (0.25, "s"),
-    "list": (3.0, "s"),
-    "doctor": (10.0, "s"),
-    "first-step": (1.10, "×"),
-    "discovery": (1.5, "×"),
-    "start": (0.3, "s"),
-    "trainer": (2.0, "×"),
-    "compile": (25.0, "s"),
-    "ranks-start": (None, "s"),
-    "ranks-memory": (120.0, "MB"),
-}
 Fake = Callable[..., None]
 
 
@@ -244,9 +191,6 @@ class TestVerdicts:
     def test_a_miss_whose_reason_is_known_says_so(self) -> None:
         assert figure(99.0, row=replace(RATIO, missed="no kernel of its own")).verdict == "missed, known"
         assert figure(1.0, row=replace(RATIO, missed="no kernel of its own")).verdict == "met"
-
-    def test_the_goals_are_those_that_were_promised(self) -> None:
-        assert {row.name: (row.goal, row.unit) for row in ROWS} == GOALS
 
 
 class TestTheTable:
