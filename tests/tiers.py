@@ -117,8 +117,8 @@ tests/faults/ standard
     full test_wrong_backends.py::test_it_is_caught_on_a_chip_that_rounds
     sampled test_wrong_backends.py::test_it_is_caught_and_its_parent_is_not
 tests/docs/ standard
-    fast test_hang_page.py test_prove_page.py
-    standard test_prove_page.py::test_every_claim_stands_there_with_what_tests_it
+    fast test_pages.py
+    standard test_pages.py::test_a_wrong_contract test_pages.py::test_every_claim
     full test_errors_page.py::test_the_message_shown_is_the_one_produced
     full test_samples.py::test_the_samples_of_a_page_do_what_it_says
     full test_samples.py::test_a_command_prints_what_is_shown

@@ -1,0 +1,173 @@
+"""What pages say of chips, contracts, hangs and proofs is what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.core.command import beside, northbridge
+from tests.core.conftest import TEMPLATE, Install, Site
+from tests.core.flight_recorder.files import call_record, end_record, group_record, place_record, rank_record, write
+from tests.docs.page import PAGES, ROOT, samples, shows
+from typer.testing import CliRunner
+
+import northbridge_hpu
+import northbridge_sdaa
+from northbridge.capabilities import LEVEL_CLAIMS, Capabilities, Claim
+from northbridge.cli.app import app
+from northbridge.diagnostics.environment import SHOWN
+from northbridge.processes.endings import this_machine
+from northbridge_conformance.levels import LEVELS
+from northbridge_conformance.runner.supervisor import plan
+from northbridge_conformance.verdict import Verdict
+
+# --- README.md: the table of chips
+
+URL = re.compile(r"https://\S+")
+
+
+def table() -> dict[str, dict[str, str]]:
+    """Return the table of chips: for each chip the cells of its column, by the row's first cell."""
+    lines = PAGES["README.md"].read_text().partition("## The chips")[2].splitlines()
+    header, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[: lines.index("", 7)] if "|" in line
+    ]
+    chips = [re.sub(r"\[`(\w+)`\].*", r"\1", cell) for cell in header]
+    return {chip: {row[0]: row[at] for row in rows} for at, chip in enumerate(chips) if at}
+
+
+def without_source(cells: dict[str, str]) -> list[str]:
+    """Return the rows in which the column says ``unknown``, by itself or by its row, and names no URL."""
+    return [row for row, cell in cells.items() if "unknown" in f"{row} {cell}".lower() and not URL.search(cell)]
+
+
+def test_the_table_has_a_column_for_each_chip() -> None:
+    assert set(table()) == {folder.name for folder in (ROOT / "backends").iterdir()}
+    assert all({"works", "unknown"} <= set(cells) for cells in table().values())
+
+
+def test_an_unknown_of_hpu_names_its_source() -> None:
+    assert without_source(table()["hpu"]) == []
+    assert without_source({"graphs": "Unknown", "unknown": "float8"}) == ["graphs", "unknown"]
+
+
+def test_sdaa_denies_what_it_does_not_have() -> None:
+    said = claims("sdaa")
+
+    assert all(said[name].denied for name in ("float8", "graphs", "fused_optimizers", "data_loaders"))
+
+
+def claims(chip: str) -> dict[str, Claim]:
+    """Return the claims of a backend, as far as they need no card."""
+    package = {"hpu": northbridge_hpu, "sdaa": northbridge_sdaa}[chip]
+    found: dict[str, Claim] = package.northbridge_backend().capabilities.claims()
+    return found
+
+
+# --- docs/doctor.md
+
+
+def test_the_page_lists_the_variables_whose_values_are_told() -> None:
+    text = PAGES["docs/doctor.md"].read_text()
+    (section,) = re.findall(r"## What it does not tell\n(.*?)\n## ", text, flags=re.S)
+
+    assert set(re.findall(r"`([A-Z_]{4,})`", section)) == SHOWN
+
+
+def test_a_wrong_contract_is_told_as_the_page_shows(install: Install, without_lightning: Site) -> None:
+    (shown,) = re.findall(r"```text\n(contracted: .*?)```", PAGES["docs/doctor.md"].read_text(), flags=re.S)
+    site = beside(without_lightning, *install("contracted").folders)
+
+    run = northbridge(site, "doctor", "contracted", COLUMNS="100")
+
+    assert shows(run.stdout, shown), run.stdout
+    assert run.returncode == 1
+
+
+# --- docs/hang.md
+
+
+def test_a_hang_is_told_as_the_page_shows(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```text\n(4 of 4 ranks .*?)```", PAGES["docs/hang.md"].read_text(), flags=re.S)
+    group = group_record(ranks=[0, 1, 2, 3])
+    before = place_record(("__main__", "train.py", 40, "training_step"))
+    gathers = [
+        each
+        for number in range(1, 17)
+        for each in (
+            call_record(number, operation="all_gather", tensors=[["float32", [1]]], elements=1),
+            end_record(number),
+        )
+    ]
+    place = {**place_record(("__main__", "train.py", 42, "training_step")), "place": 1}
+    reduce = call_record(17, tensors=[["float32", [1024]]], elements=1024, place=1)
+    for rank in range(4):
+        # A process that began at another time than the one that has its number now is gone.
+        about = rank_record(rank, world_size=4, machine=this_machine(), process=1, process_ticks=1)
+        last = [] if rank == 2 else [place, reduce]
+        write(tmp_path, about if rank == 2 else rank_record(rank, world_size=4), group, before, *gathers, *last)
+
+    run = CliRunner().invoke(app, ["hang", str(tmp_path)], env={"COLUMNS": "100"})
+
+    assert shows(run.stdout, shown), run.stdout
+    assert run.exit_code == 1
+
+
+# --- docs/prove-your-backend.md
+
+PAGE = "docs/prove-your-backend.md"
+
+
+def rows(first: str) -> dict[str, str]:
+    """Return the rows of the page's tables whose first cell fits ``first``: the rest of the line by that cell."""
+    return dict(re.findall(rf"^\| ({first}) \|(.*)\|$", PAGES[PAGE].read_text(), flags=re.M))
+
+
+def test_every_level_stands_there_with_the_claims_that_it_takes() -> None:
+    found = {level: tuple(re.findall(r"`(\w+)`", rest)) for level, rest in rows("C\\d").items()}
+
+    assert found == dict(LEVEL_CLAIMS)
+
+
+def test_every_claim_stands_there_with_what_tests_it(tmp_path: Path) -> None:
+    shown: dict[str, set[str]] = {claim: set() for claim in Capabilities().claims()}
+    for test in plan(tmp_path, "cpu_sim", tuple(LEVELS)).values():
+        for claim in test.claims:
+            shown[claim].add(test.id.rpartition("/")[0])
+
+    found = {}
+    for claim, cell in rows("`[a-z_0-9]+`").items():
+        levels = dict(re.findall(r"(C\d): ([\w, ]+\w)", cell))
+        found[claim.strip("`")] = {
+            f"{level}/{suite}" for level, suites in levels.items() for suite in suites.split(", ")
+        }
+    assert {claim: suites for claim, suites in found.items() if claim in shown} == shown
+
+
+def test_it_says_how_many_tests_c3_takes() -> None:
+    assert f"at least {LEVELS['C3'].least_cases} tests" in rows("C3")["C3"]
+
+
+def test_every_verdict_stands_there_with_what_to_do() -> None:
+    assert set(rows("[A-Z]+(?: [A-Z]+)?")) == {verdict.value for verdict in Verdict}
+
+
+def test_every_kind_of_failure_names_tests_that_there_are() -> None:
+    named = [(level, suite) for cell in rows("`C.+?`") for level, suite in re.findall(r"(C\d)/(\w+)/", cell)]
+
+    assert len(named) >= 6
+    there = {level.name: {each.__name__.removesuffix("Tests") for each in level.classes} for level in LEVELS.values()}
+    assert [(level, suite) for level, suite in named if suite not in there[level]] == []
+
+
+def test_the_four_classes_are_those_of_a_distribution_that_works() -> None:
+    (adopted,) = samples(PAGE, "py")
+    template = (TEMPLATE / "tests" / "test_conformance.py.jinja").read_text()
+
+    assert adopted.code == template.replace("{{ name }}", "kelvin")
+
+
+def test_the_ci_file_that_it_points_to_is_there() -> None:
+    (named,) = re.findall(r"`(examples/\S+\.yml)`", PAGES[PAGE].read_text())
+
+    assert Path(ROOT / named).is_file()
