@@ -6,12 +6,11 @@ The wheel is read as source: nothing of it is installed or run.
 from __future__ import annotations
 
 import ast
-import json
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
@@ -24,9 +23,7 @@ from northbridge.contract.signature import IncomparableError, difference, parse
 from northbridge.discovery.declared import get
 from northbridge.discovery.installed import describe
 from northbridge.errors import NorthbridgeError
-from northbridge.processes import child
-from northbridge.processes.endings import describe_exit
-from northbridge.untrusted.text import clean, clean_values, shorten
+from northbridge.untrusted.text import clean, shorten
 from tools.source import FUNCTION, Source, Thing
 from tools.wheel import UnreadableError, Wheel, WheelError, download
 
@@ -54,10 +51,7 @@ class Compared:
 
 
 def compare(contract: Contract, wheel: Wheel, device_type: str) -> tuple[Compared, ...]:
-    """Compare each line with the wheel, in the order of the file; nothing of the wheel is run.
-
-    Raises :class:`WheelError` if a file of the wheel cannot be read, for then no line can be trusted.
-    """
+    """Compare each line with the wheel, in the order of the file; nothing of the wheel is run."""
     source = Source(wheel, device_type)
     compared = []
     for symbol in contract.symbols:
@@ -111,7 +105,6 @@ def _difference(symbol: Symbol, thing: Thing, source: Source) -> str:
     return f"{reason}: {found}" if reason else ""
 
 
-_READING = child.Stage("reading the wheel", 300.0, "")
 _VERDICTS: tuple[Verdict, ...] = ("holds", "differs", "absent", "not readable")
 
 
@@ -159,42 +152,23 @@ class WheelReport:
 def compare_with_wheel(name: str, asked: str) -> WheelReport:
     """Compare the contract of backend ``name`` with the wheel ``asked``: a file, or what pip is to download.
 
-    A child process reads the wheel, because Python's parser can crash on source that was made for that. Raises
-    :class:`WheelError`, and the errors of a plugin that cannot be declared.
+    Raises :class:`WheelError`, and the errors of a plugin that cannot be declared.
     """
-    contract = contract_of(get(name), who=describe(name))
+    backend = get(name)
+    contract = contract_of(backend, who=describe(name))
     if contract is None:
         raise WheelError(f"{describe(name)} has no contract.toml: there is nothing to compare")
     with ExitStack() as stack:
         given = Path(asked)
         file = given if given.suffix == ".whl" else download(asked, Path(stack.enter_context(TemporaryDirectory())))
-        question = f"from tools.contract import answer; answer({name!r}, {str(file.absolute())!r})"
-        reply = child.ask(question, {}, start=_READING)
-    if reply.ending:
-        ended = "took too long" if reply.exit_code is None else describe_exit(reply.exit_code)
-        raise WheelError(f"{file.name}: the process that read it {ended}. Fix: give another wheel")
-    if "error" in reply.facts:
-        raise WheelError(reply.facts["error"])
-    lines = tuple(Compared(**each) for each in reply.facts["lines"])
-    return WheelReport(name, contract.path.name, file.name, asked, lines)
-
-
-def answer(name: str, file: str) -> None:
-    """Report each line of the contract of backend ``name`` from this process, a child, and end it."""
-    report = child.Reporter()
-    warnings.simplefilter("ignore")  # the parser's, of a vendor's source
-    backend = get(name)
-    contract = contract_of(backend, who=describe(name))
-    assert contract is not None
-    try:
-        wheel = Wheel(Path(file))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")  # the parser's, of a vendor's source
+        wheel = Wheel(file)
         if not any(package in wheel.modules for package in contract.packages):
             names = " or ".join(contract.distributions or contract.packages)
             raise WheelError(f"{wheel.name} has no {' or '.join(contract.packages)}. Fix: give a wheel of {names}")
         lines = compare(contract, wheel, backend.device.type)
-    except WheelError as error:
-        report.end(error=str(error))
-    report.end(lines=[asdict(each) for each in lines])
+    return WheelReport(name, contract.path.name, file.name, asked, lines)
 
 
 @app.command()
@@ -204,15 +178,13 @@ def main(
         str,
         typer.Argument(metavar="WHEEL", help="A file, or a requirement that pip downloads, such as torch-acme==2.1."),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of Markdown.")] = False,
 ) -> None:
     """Compare the contract of NAME with WHEEL; the exit code is 1 if a line that the backend needs is wrong."""
     try:
         compared = compare_with_wheel(name, wheel)
     except (WheelError, NorthbridgeError) as error:
         raise typer.BadParameter(clean(str(error))) from None
-    found = {**asdict(compared), "exit_code": compared.exit_code}
-    print(json.dumps(clean_values(found), indent=2) if as_json else "\n".join(compared.page()))
+    print("\n".join(compared.page()))
     raise typer.Exit(compared.exit_code)
 
 
