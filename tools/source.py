@@ -40,7 +40,7 @@ class Source:
         self._open: set[tuple[str, str]] = set()
 
     def look_up(self, name: str) -> Thing:
-        """Return what is called ``name``. Raises NotThereError, UnreadableError and WheelError."""
+        """Return what is called ``name``. Raises NotThereError and UnreadableError."""
         if f"{name}.".startswith(f"{self._device_module}.") and self._device_module not in self.wheel.modules:
             if self._registered is None:
                 raise UnreadableError(f"no module here registers {self._device_module} with torch")
