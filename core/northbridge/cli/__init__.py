@@ -1,1 +1,1 @@
-"""The command ``northbridge``: one file for each of its commands."""
+"""The command ``northbridge``."""

@@ -17,8 +17,7 @@ from typing import Annotated
 
 import typer
 
-from northbridge.cli import doctor, hang, list as listing, profile
-from northbridge.cli.options import EXIT_CODES
+from northbridge.cli import examine, hang, profile
 from northbridge.discovery.installed import NO_SUITE, read_entry_points
 from northbridge.errors import (
     BackendConflictError,
@@ -35,8 +34,8 @@ _WRONG_NAME = (BackendNotFoundError, BackendDisabledError, BackendConflictError,
 
 # Plain help: rich's would cost a tenth of a second, even if no help is shown.
 app: typer.Typer = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command("list", help=listing.HELP)(listing.list_backends)
-app.command("doctor", help=doctor.HELP)(doctor.examine)
+app.command("list", help=examine.LIST_HELP)(examine.list_backends)
+app.command("doctor", help=examine.DOCTOR_HELP)(examine.diagnose)
 app.command("hang", help=hang.HELP)(hang.explain_hang)
 app.command("profile", help=profile.HELP)(profile.show_profile)
 
@@ -86,7 +85,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True, epilog=EXIT_CODES)
+@app.callback(invoke_without_command=True, epilog=examine.EXIT_CODES)
 def northbridge(
     context: typer.Context,
     _version: Annotated[

@@ -7,9 +7,8 @@ line: they are checked without one.
 
 from __future__ import annotations
 
-from northbridge.contract.check import Finding, check, check_line, cure, reject_broken, version_of
+from northbridge.contract.check import Finding, broken_defaults, check, check_line, cure, reject_broken, version_of
 from northbridge.contract.document import Contract, Symbol, contract_of
-from northbridge.contract.implied import broken_defaults
 
 __all__ = [
     "Contract",

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from northbridge.contract import Finding
     from northbridge.diagnostics.backends import BackendReport, ContractReport
     from northbridge.diagnostics.environment import Variable
-    from northbridge.diagnostics.namespaces import NamespaceRow
-    from northbridge.diagnostics.selection import Selection
+    from northbridge.diagnostics.namespaces import NamespaceRow, Selection
     from northbridge.diagnostics.training import SelfTest
     from northbridge.process_record import Entry
 

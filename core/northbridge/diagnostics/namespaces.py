@@ -1,4 +1,7 @@
-"""One namespace in the list: the installed version, and Northbridge's actions when a child process imported it."""
+"""Lightning in this environment: each namespace, and what ``accelerator="auto"`` selects in it.
+
+A child process imports the namespaces, and then builds a Trainer of the user's Lightning.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from northbridge.diagnostics import selection, torch_import
+from northbridge.diagnostics import torch_import
 from northbridge.process_record import Entry, record
 from northbridge.processes import child
 from northbridge.processes.child import Reply, Reporter, Stage
 
 if TYPE_CHECKING:
-    from northbridge.diagnostics.selection import Selection
     from northbridge.lightning.namespaces import Namespace
     from northbridge.processes.child import Queue
 
@@ -25,6 +27,8 @@ NamespaceStatus = Literal[
 ]
 
 _IMPORT_SECONDS = 300.0
+_AUTO = "auto"
+_PATIENCE = "check the drivers, or try again once each chip is compiled"
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,19 @@ class NamespaceRow:
     def is_broken(self) -> bool:
         """True if it is installed, but cannot be served or must not be used."""
         return self.status in ("left alone", "malicious", "broken")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Choice of ``auto``, and its reason; ``chosen`` is None if there is no backend to choose, or if it failed."""
+
+    chosen: str | None
+    reason: str
+    failed: bool = False
+    record: tuple[Entry, ...] = ()
+
+
+WITHOUT_TORCH = Selection(None, "torch cannot be imported")
 
 
 @dataclass(frozen=True)
@@ -61,17 +78,17 @@ def ask(queue: Queue, load_seconds: float) -> Asked:
     names = [row.name for row in rows if row.status == "not asked"]
     namespace = choose_namespace(rows)
     if namespace is None:
-        return Asked(rows, selection.ask(queue, namespace, load_seconds))
-    steps = stages(names) | selection.stages(namespace, load_seconds)
-    reply = queue.ask("Lightning", question(names, auto=namespace.name), steps)
+        return Asked(rows, Selection(None, "no Lightning is installed that Northbridge serves"))
+    reply = queue.ask("Lightning", question(names, auto=namespace.name), stages(names, namespace, load_seconds))
     problem = torch_import.problem_of(reply)
     if problem:
-        chose = selection.WITHOUT_TORCH
-    elif reply.ending and reply.stage != selection.STAGE:  # by a namespace that the selection may not need
-        chose = selection.ask(queue, namespace, load_seconds)
+        chose = WITHOUT_TORCH
+    elif reply.ending and reply.stage != _AUTO:  # by a namespace that the selection may not need
+        alone = queue.ask("auto", question([], auto=namespace.name), stages([], namespace, load_seconds))
+        chose = _selection_of(alone, namespace)
     else:
-        chose = selection.selection_of(reply, namespace)
-    return Asked(namespace_rows(reply), chose, record_of(reply), problem)
+        chose = _selection_of(reply, namespace)
+    return Asked(namespace_rows(reply), chose, _record_of(reply), problem)
 
 
 def choose_namespace(rows: Sequence[NamespaceRow]) -> Namespace | None:
@@ -97,10 +114,12 @@ def question(names: Sequence[str], auto: str = "") -> str:
     return f"from {__name__} import answer; answer({list(names)!r}, auto={auto!r})"
 
 
-def stages(names: Sequence[str]) -> dict[str, Stage]:
-    """Return the stages of the namespaces' child."""
+def stages(names: Sequence[str], auto: Namespace | None = None, load_seconds: float = 0.0) -> dict[str, Stage]:
+    """Return the stages of the namespaces' child; ``auto`` is the namespace that then selects an accelerator."""
     lightnings = {name: Stage(f"importing {name}", _IMPORT_SECONDS, "check the disk") for name in names}
-    return {"torch": torch_import.STAGE, **lightnings}
+    asking = f"asking {auto.name} what accelerator='auto' is" if auto else ""
+    selects = {_AUTO: Stage(asking, load_seconds, _PATIENCE)} if auto else {}
+    return {"torch": torch_import.STAGE, **lightnings, **selects}
 
 
 def answer(names: Sequence[str], auto: str = "") -> None:
@@ -116,8 +135,44 @@ def answer(names: Sequence[str], auto: str = "") -> None:
     found = {"failures": failures, "versions": versions, "record": [entry.as_dict() for entry in record()]}
     if not auto:
         report.end(**found)
-    report.begin(selection.STAGE, **found)
-    selection.choose(auto, report)
+    report.begin(_AUTO, **found)
+    _choose(auto, report)
+
+
+def _choose(namespace: str, report: Reporter) -> NoReturn:
+    """Build a Trainer or a Fabric in this process, a child; report the record, and end the process."""
+    from northbridge.lightning.namespaces import NAMESPACES
+    from northbridge.processes.endings import describe_error
+
+    error = ""
+    try:
+        host = getattr(import_module(namespace), NAMESPACES[namespace].host)
+        quietly = {"logger": False, "enable_checkpointing": False} if NAMESPACES[namespace].is_trainer else {}
+        host(plugins=[one_machine(NAMESPACES[namespace])], **quietly)
+    except (Exception, SystemExit) as failure:  # noqa: BLE001 - reported
+        error = describe_error(failure)
+    report.end(error=error, record=[entry.as_dict() for entry in record()])
+
+
+def one_machine(namespace: Namespace) -> Any:
+    """Return the cluster environment of a run on only this machine.
+
+    On a cluster's node, the doctor's environment describes another run, and Lightning would check it against this one.
+    """
+    return namespace.fabric_module("plugins.environments").LightningEnvironment()
+
+
+def _selection_of(reply: Reply, namespace: Namespace) -> Selection:
+    """Return the selection that the child made that replied."""
+    entries = _record_of(reply)
+    if reply.ending:
+        return Selection(None, f"its process {reply.ending}", failed=True)
+    if error := reply.facts.get("torch_problem") or reply.facts["error"]:
+        return Selection(None, f"it raised {error}", failed=True, record=entries)
+    chose = [entry for entry in entries if entry.subject == "auto" and entry.outcome.startswith("chose ")]
+    if not chose:
+        return Selection(None, f"Northbridge does not serve {namespace.name}", record=entries)
+    return Selection(chose[-1].outcome.removeprefix("chose "), chose[-1].reason, record=entries)
 
 
 def _import(name: str) -> str:
@@ -140,8 +195,7 @@ def namespace_rows(reply: Reply | None = None) -> list[NamespaceRow]:
     return [_asked(row, reply) if row.status == "not asked" else row for row in rows]
 
 
-def record_of(reply: Reply) -> tuple[Entry, ...]:
-    """Return Northbridge's record of the child."""
+def _record_of(reply: Reply) -> tuple[Entry, ...]:
     return tuple(Entry(**entry) for entry in reply.facts.get("record", ()))
 
 
@@ -177,13 +231,13 @@ def _judged(row: NamespaceRow) -> NamespaceRow:
 def _asked(row: NamespaceRow, reply: Reply) -> NamespaceRow:
     if torch_import.problem_of(reply):
         return row
-    if reply.ending and reply.stage != selection.STAGE:
+    if reply.ending and reply.stage != _AUTO:
         return replace(row, status="broken", reason=f"the process that imported it {reply.ending}")
     failure = reply.facts["failures"][row.name]
     if failure:
         return replace(row, status="broken", reason=failure)
     row = replace(row, version=reply.facts["versions"][row.name] or row.version)
-    status, reason = _outcome(row, record_of(reply))
+    status, reason = _outcome(row, _record_of(reply))
     return replace(row, status=status, reason=reason)
 
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from northbridge.diagnostics.backends import BackendReport, Claimed, claimed, report_on
 from northbridge.diagnostics.diagnosis import Diagnosis, advise
-from northbridge.diagnostics.namespaces import NamespaceRow, choose_namespace, namespace_rows
-from northbridge.diagnostics.selection import WITHOUT_TORCH
+from northbridge.diagnostics.namespaces import WITHOUT_TORCH, NamespaceRow, choose_namespace, namespace_rows
 
 if TYPE_CHECKING:
     from northbridge.process_record import Entry

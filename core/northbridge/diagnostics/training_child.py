@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import northbridge.lightning  # if torch does not start Northbridge
-from northbridge.diagnostics.selection import one_machine
+from northbridge.diagnostics.namespaces import one_machine
 from northbridge.errors import NorthbridgeError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.processes.child import Reporter

@@ -11,12 +11,15 @@ from northbridge import flight_recorder
 from northbridge.autoload import arm, is_armed
 from northbridge.backend import Backend
 from northbridge.contract import contract_of, reject_broken
-from northbridge.discovery.averaged_buffers import average_integers_one_by_one
 from northbridge.discovery.current import loaded, note_loaded, note_put_into_torch
 from northbridge.discovery.installed import describe, names
-from northbridge.discovery.nested_tensors import do_without_nested_tensors
 from northbridge.discovery.seeds import seeded_when_loaded
 from northbridge.discovery.simulated import change_torch, is_simulable
+from northbridge.discovery.torch_changes import (
+    average_integers_one_by_one,
+    do_without_nested_tensors,
+    keep_parameters_when_moved,
+)
 from northbridge.errors import (
     ClusterError,
     DeviceTypeTakenError,
@@ -55,7 +58,7 @@ def _bring_up(backend: Backend) -> None:
     with seeded_when_loaded(backend):
         _load(backend)
     _reject_to_pass_for_cuda(backend)
-    _keep_parameters_when_moved(backend.device.type)
+    keep_parameters_when_moved(backend.device.type)
     do_without_nested_tensors(backend.device.type)
     average_integers_one_by_one()
     note_loaded(backend)
@@ -189,26 +192,6 @@ def _reject_to_pass_for_cuda(backend: Backend) -> None:
             " remove its import or variable",
             backend=backend.name,
         )
-
-
-def _keep_parameters_when_moved(device_type: str) -> None:
-    # Tensors of torch's spare device type count as incompatible with the CPU's, so that module.to() would make new
-    # parameters: tied weights come apart, and an optimizer made before the move trains nothing. torch has an operator
-    # for the answer; it is registered here unless the vendor has registered it.
-    import torch
-
-    operator, key = "_has_compatible_shallow_copy_type", "PrivateUse1"
-    if torch._C._get_privateuse1_backend_name() != device_type:
-        return
-    if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{operator}", key):
-        return
-    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # torch's
-    library.impl(operator, lambda _tensor, _other: True, key)  # type: ignore[no-untyped-call]  # torch's
-    _libraries.append(library)
-
-
-# A collected Library removes its kernels.
-_libraries: list[object] = []
 
 
 def _warn_of_hidden_hardware(backend: Backend) -> None:

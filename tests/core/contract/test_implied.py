@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import northbridge
-from northbridge.contract.implied import IMPLIED, broken_defaults
+from northbridge.contract.check import IMPLIED, broken_defaults
 
 
 class Card(northbridge.Device):

@@ -8,8 +8,7 @@ from typing import Any
 from northbridge.diagnostics.backends import BackendReport, BackendRow
 from northbridge.diagnostics.diagnosis import Diagnosis, advise
 from northbridge.diagnostics.environment import Variable
-from northbridge.diagnostics.namespaces import NamespaceRow
-from northbridge.diagnostics.selection import Selection
+from northbridge.diagnostics.namespaces import NamespaceRow, Selection
 from northbridge.diagnostics.training import SelfTest
 
 NOTHING = Diagnosis(

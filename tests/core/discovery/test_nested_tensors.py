@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import northbridge
-from northbridge.discovery.nested_tensors import has_nested_tensors
+from northbridge.discovery.torch_changes import has_nested_tensors
 
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
 

@@ -12,19 +12,19 @@ WAITING = """
 import ctypes, sys
 from datetime import timedelta
 import torch.distributed as dist
-from northbridge.launch import group_end
+from northbridge.launch import process_group
 
 how = sys.argv[1]
-group_end.GRACE_SECONDS = 0.0 if how == "caught, and no time is left" else 1.0
+process_group.GRACE_SECONDS = 0.0 if how == "caught, and no time is left" else 1.0
 dist.is_initialized = lambda: True
 dist.get_world_size = lambda: 2
 # With the interpreter's lock in its hands, as a library in C may.
 dist.destroy_process_group = lambda: print("waits", flush=True) or ctypes.PyDLL(None).sleep(1000)
-group_end.leave_at_the_end(timedelta(seconds=2 if how == "well" else 1000), None)
+process_group.leave_at_the_end(timedelta(seconds=2 if how == "well" else 1000), None)
 if how == "raises":
     raise RuntimeError("a rank hangs")
 if how.startswith("caught"):
-    group_end.note_failure()
+    process_group.note_failure()
 """
 
 
@@ -47,7 +47,7 @@ USERS_TIMER = """
 import atexit, faulthandler, os, time
 from datetime import timedelta
 import torch.distributed as dist
-from northbridge.launch import group_end
+from northbridge.launch import process_group
 
 def wait():  # after our own function at the end
     until = time.monotonic() + 60
@@ -58,7 +58,7 @@ atexit.register(wait)
 dist.is_initialized = lambda: True
 dist.get_world_size = lambda: 2
 dist.destroy_process_group = lambda: None
-group_end.leave_at_the_end(timedelta(seconds=1000), None)
+process_group.leave_at_the_end(timedelta(seconds=1000), None)
 faulthandler.dump_traceback_later(0.5, file=open("stacks.txt", "w"))
 """
 

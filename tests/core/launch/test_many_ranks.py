@@ -13,8 +13,7 @@ from torch._C._distributed_c10d import HashStore, Store
 
 from northbridge.launch.cluster import check_environment, check_numbers
 from northbridge.launch.environment import Launcher, Run
-from northbridge.launch.meeting_point import find_address, find_port
-from northbridge.launch.mpiexec import Place, find_place
+from northbridge.launch.mpiexec import Place, find_address, find_place, find_port
 from northbridge.launch.rendezvous import meet
 
 NODES, DEVICES = 1024, 8

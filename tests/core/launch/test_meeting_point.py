@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from northbridge.errors import ClusterError
-from northbridge.launch.meeting_point import DEFAULT_PORT, find_address, find_port
+from northbridge.launch.mpiexec import DEFAULT_PORT, find_address, find_port
 
 HERE = socket.gethostname()
 FIX = "export MASTER_ADDR=<the address of rank 0's node>"

@@ -14,8 +14,8 @@ from threading import get_ident
 from typing import Any
 
 from northbridge.errors import ArgumentsError, CollectiveError, UnsupportedError
-from northbridge.launch.group_end import resume
 from northbridge.launch.parent_watch import end_with_parent
+from northbridge.launch.process_group import resume
 from northbridge.lightning.accelerators.accelerator import held
 from northbridge.lightning.launchers.subprocess_script import add_note
 from northbridge.lightning.namespaces import _NamespaceMixin

@@ -15,8 +15,8 @@ from subprocess import Popen
 from typing import Any
 
 from northbridge.errors import CollectiveError
-from northbridge.launch.group_end import END_SECONDS, has_failed
 from northbridge.launch.parent_watch import tell_failure
+from northbridge.launch.process_group import END_SECONDS, has_failed
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.process_record import logger
 from northbridge.processes.endings import describe_exit

@@ -9,9 +9,9 @@ from northbridge.errors import CollectiveError, VariableError, WrongDeviceError
 from northbridge.launch import process_group
 from northbridge.launch.cluster import check_environment, check_numbers, explain_connection_failure
 from northbridge.launch.environment import Launcher, Run
-from northbridge.launch.group_end import leave_at_the_end, note_failure
-from northbridge.launch.meeting_point import find_address
+from northbridge.launch.mpiexec import find_address
 from northbridge.launch.parent_watch import end_with_launcher
+from northbridge.launch.process_group import leave_at_the_end, note_failure
 from northbridge.lightning.accelerators.accelerator import LARGEST_SEED, seed_of_environment
 from northbridge.lightning.launchers.subprocess_script import end_as_ranks_end, name_dead_ranks
 from northbridge.lightning.plugins.layer_sync import restore, synchronize

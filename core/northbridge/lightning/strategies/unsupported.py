@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from northbridge.backend import Backend
 from northbridge.discovery.declared import get
-from northbridge.discovery.nested_tensors import has_kernel, has_nested_tensors
+from northbridge.discovery.torch_changes import has_kernel, has_nested_tensors
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.plugins.containers import values_in
 

@@ -23,9 +23,9 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.strategies import DDPStrategy
 
-from northbridge.launch import group_end
+from northbridge.launch import process_group
 
-group_end.GRACE_SECONDS = 3.0
+process_group.GRACE_SECONDS = 3.0
 
 class Hanging(BoringModel):
     def on_train_batch_start(self, batch, batch_idx):

@@ -139,7 +139,7 @@ def test_ranks_that_torch_killed_after_an_error_are_not_named() -> None:
 TRAINED = """
 import subprocess, sys
 from types import SimpleNamespace
-from northbridge.launch.group_end import note_failure
+from northbridge.launch.process_group import note_failure
 from northbridge.lightning.launchers import subprocess_script
 
 subprocess_script.END_SECONDS = 0.5 if sys.argv[1] == "leaves" else 30.0

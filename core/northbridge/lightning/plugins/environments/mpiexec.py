@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from northbridge.launch.meeting_point import find_address, find_port
-from northbridge.launch.mpiexec import Place, find_place, infer_shape, starts_ranks
+from northbridge.launch.mpiexec import Place, find_address, find_place, find_port, infer_shape, starts_ranks
 from northbridge.lightning.namespaces import _NamespaceMixin
 
 
