@@ -28,47 +28,7 @@ if TYPE_CHECKING:
     from northbridge.discovery.installed import Plugin as Plugin, installed as installed
     from northbridge.discovery.named import load as load
     from northbridge.discovery.present import available as available
-    from northbridge.errors import (
-        AmbiguousAcceleratorError as AmbiguousAcceleratorError,
-        ArgumentsError as ArgumentsError,
-        ArgumentValueError as ArgumentValueError,
-        BackendConflictError as BackendConflictError,
-        BackendDisabledError as BackendDisabledError,
-        BackendError as BackendError,
-        BackendNameError as BackendNameError,
-        BackendNotFoundError as BackendNotFoundError,
-        CheckpointCodeError as CheckpointCodeError,
-        CheckpointError as CheckpointError,
-        ClusterError as ClusterError,
-        CollectiveError as CollectiveError,
-        ContractError as ContractError,
-        DetectionError as DetectionError,
-        DeviceBusyError as DeviceBusyError,
-        DevicesError as DevicesError,
-        DevicesTypeError as DevicesTypeError,
-        DeviceTypeTakenError as DeviceTypeTakenError,
-        HardwareMissingError as HardwareMissingError,
-        InstallationError as InstallationError,
-        NamespaceError as NamespaceError,
-        NorthbridgeError as NorthbridgeError,
-        NotSimulatedError as NotSimulatedError,
-        PluginAPIError as PluginAPIError,
-        PluginContractError as PluginContractError,
-        PluginError as PluginError,
-        PluginHookError as PluginHookError,
-        PluginImportError as PluginImportError,
-        PluginNameError as PluginNameError,
-        ReductionError as ReductionError,
-        ReportError as ReportError,
-        SettingsError as SettingsError,
-        SimulationError as SimulationError,
-        SoftwareLoadError as SoftwareLoadError,
-        SoftwareMissingError as SoftwareMissingError,
-        UnsupportedError as UnsupportedError,
-        VariableError as VariableError,
-        WeightsDisagreeError as WeightsDisagreeError,
-        WrongDeviceError as WrongDeviceError,
-    )
+    from northbridge.errors import *  # noqa: F403 - each of them is public
     from northbridge.float8.engine import Float8Engine as Float8Engine, Float8Quantizer as Float8Quantizer
     from northbridge.float8.torchao import TorchAO as TorchAO
     from northbridge.graphs.callables import GraphedCallable as GraphedCallable
@@ -115,9 +75,15 @@ _IMPORT = re.compile(r"    from (northbridge\.[\w.]+) import (\([^)]*\)|.*)")
 
 def _read_homes() -> dict[str, str]:
     """Return the module of each public name, as the imports above tell them to type checkers."""
-    source: bytes = globals()["__loader__"].get_data(__file__)  # also from a zip file
-    imports = _IMPORT.findall(source.decode())
-    return {name: module for module, names in imports for name in re.findall(r"(\w+) as \1\b", names)}
+    homes = dict.fromkeys(re.findall(r"^class (\w+)", _read_source("errors"), re.MULTILINE), "northbridge.errors")
+    for module, names in _IMPORT.findall(_read_source("__init__")):
+        homes |= dict.fromkeys(re.findall(r"(\w+) as \1\b", names), module)
+    return homes
+
+
+def _read_source(module: str) -> str:
+    source: bytes = globals()["__loader__"].get_data(__file__.replace("__init__", module))  # also from a zip file
+    return source.decode()
 
 
 _HOME = _read_homes()

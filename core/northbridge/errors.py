@@ -1,44 +1,4 @@
-"""The errors of Northbridge, drawn as a tree.
-
-NorthbridgeError
-├── BackendError                 about one backend; carries ``.backend``, its name
-│   ├── BackendNotFoundError       no installed distribution has the name; also a LookupError, also a ValueError
-│   ├── BackendDisabledError       ``NORTHBRIDGE_DISABLE`` switched it off
-│   ├── BackendConflictError       two installed distributions have the name
-│   ├── BackendNameError           the name belongs to Lightning
-│   ├── PluginError                the plugin itself is broken
-│   │   ├── PluginImportError        its module raises when it is imported
-│   │   ├── PluginHookError          its hook is missing, misspelt, raises, or returns another type
-│   │   ├── PluginAPIError           it was built for another version of the plugin API
-│   │   ├── PluginNameError          its backend has another name than its entry point
-│   │   └── PluginContractError      its contract.toml cannot be read
-│   ├── SoftwareMissingError       the plugin is there, the vendor's software is not
-│   ├── SoftwareLoadError          the vendor's software is there and failed to load
-│   │   └── ContractError            it differs from the backend's contract
-│   ├── SimulationError            ``NORTHBRIDGE_SIMULATE`` asks for a simulation that is not possible here
-│   │   └── NotSimulatedError        a module of the vendor's has no stand-in; also a ModuleNotFoundError
-│   ├── HardwareMissingError       the software is there, the hardware is not; also a ValueError
-│   ├── DeviceBusyError            another process holds the card
-│   ├── DetectionError             detecting the hardware crashed or took too long; carries ``.timed_out``
-│   └── DeviceTypeTakenError       torch already serves another accelerator in this process
-├── DevicesError                 ``devices=`` asks for missing devices; also a ValueError
-│   └── DevicesTypeError           it is not a number, a sequence of numbers or a text; also a TypeError
-├── WrongDeviceError             a tensor, model or strategy is on another device than the chip; also a ValueError
-├── CheckpointError              a checkpoint could not be written, or read; also an OSError
-│   └── CheckpointCodeError        it needs code, but weights_only=True does not run it; also an UnpicklingError
-├── CollectiveError              a collective did not, or cannot, run on the chip's library
-│   └── ReductionError             the library, or Northbridge, does not have the reduction; also a TypeError
-├── WeightsDisagreeError         the ranks train different models; carries ``.ranks``, those that differ
-├── UnsupportedError             the chip, or Northbridge, cannot do it; carries ``.capability``
-├── ArgumentsError               a class does not accept its arguments; also a TypeError
-│   └── ArgumentValueError         an argument has a value that is not allowed; also a ValueError
-├── NamespaceError               an object of one Lightning namespace was handed to another
-├── InstallationError            a distribution's metadata cannot be read, so that no plugin is found
-├── ReportError                  a report of the conformance suite cannot be read, compared or written
-├── AmbiguousAcceleratorError    ``auto`` found the hardware of two backends
-└── VariableError                about the environment; carries ``.variable``; also a ValueError
-    ├── ClusterError               the multi-node environment contradicts the run
-    └── SettingsError              a ``NORTHBRIDGE_…`` variable has a value that is not allowed
+"""The errors of Northbridge.
 
 Every message names the request, the finding and the fix. This module imports only the standard library
 (and northbridge.untrusted.text, which does the same), so that ``import torch`` never pays for it.
