@@ -20,7 +20,7 @@ from tests.conformance.report.conftest import passing, report_of
 from tests.core.flight_recorder.files import call_record, end_record, group_record, place_record, rank_record
 from tests.core.lightning.damage import damaged
 
-from northbridge.cli.app import main
+from northbridge.cli.app import app, main
 from northbridge.errors import ReportError
 from northbridge.untrusted.files import MOST_BYTES
 from northbridge_conformance.report.report import Report
@@ -52,6 +52,7 @@ def northbridge(*arguments: object) -> Told:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["northbridge", *map(str, arguments)])
         patch.setenv("COLUMNS", "200")
+        patch.setattr(app, "registered_commands", [*app.registered_commands])  # to which main() adds the suite's
         try:
             main()
         except SystemExit as end:
