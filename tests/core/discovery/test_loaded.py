@@ -19,34 +19,21 @@ from northbridge.discovery import current, loaded
 from northbridge.discovery.installed import names
 from northbridge.processes.endings import describe_error
 
+FAILED = "its software failed to load:"
+MATCH = "Fix: match it to this torch and driver"
 BROKEN: dict[str, tuple[str, str]] = {
     "load_needs_software": (
         "SoftwareMissingError",
-        (
-            "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3): its software"
-            " 'torch_load_needs_software' is not installed. Fix: install the vendor's package"
-        ),
+        "its software 'torch_load_needs_software' is not installed. Fix: install the vendor's package",
     ),
     "load_raises": (
         "SoftwareLoadError",
-        (
-            "backend 'load_raises' (northbridge-load-raises 1.2.3): its software failed to load: OSError:"
-            " libacme.so.3: undefined symbol: _ZN2at4meltE. Fix: match it to this torch and driver"
-        ),
+        f"{FAILED} OSError: libacme.so.3: undefined symbol: _ZN2at4meltE. {MATCH}",
     ),
-    "load_exits": (
-        "SoftwareLoadError",
-        (
-            "backend 'load_exits' (northbridge-load-exits 1.2.3): its software failed to load: SystemExit:"
-            " no licence for this machine. Fix: match it to this torch and driver"
-        ),
-    ),
+    "load_exits": ("SoftwareLoadError", f"{FAILED} SystemExit: no licence for this machine. {MATCH}"),
     "load_registers_nothing": (
         "SoftwareLoadError",
-        (
-            "backend 'load_registers_nothing' (northbridge-load-registers-nothing 1.2.3): torch has no device"
-            " 'load_registers_nothing' after Bridge.load(): "
-        ),
+        "torch has no device 'load_registers_nothing' after Bridge.load(): ",
     ),
 }
 
@@ -105,60 +92,49 @@ def process(install: Install) -> Any:
     return install(*BROKEN, "acme").answer(PROCESS, "-W", "error")
 
 
-class TestSoftwareThatIsBroken:
-    @pytest.mark.parametrize("name", BROKEN)
-    def test_it_is_refused_with_its_origin_and_the_cure(self, name: str, process: Any) -> None:
-        kind, message, backend = process["told"][name]
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_software_is_refused_with_its_origin_and_the_cure(name: str, process: Any) -> None:
+    kind, message, backend = process["told"][name]
 
-        assert (kind, backend) == (BROKEN[name][0], name)
-        assert message.startswith(BROKEN[name][1])
-
-    def test_missing_device_is_told_with_torchs_reason(self, process: Any) -> None:
-        _, message, _ = process["told"]["load_registers_nothing"]
-
+    assert (kind, backend) == (BROKEN[name][0], name)
+    assert message.startswith(f"backend {name!r} (northbridge-{name.replace('_', '-')} 1.2.3): {BROKEN[name][1]}")
+    if name == "load_registers_nothing":  # with torch's reason
         assert "device type" in message
         assert message.endswith(". Fix: import the torch plugin there")
 
-    def test_a_healthy_one_still_loads_in_that_process(self, process: Any) -> None:
-        assert not process["early"]
-        assert process["device"] == "acme:1"
+
+@pytest.mark.parametrize(
+    ("subject", "found"),
+    [
+        ("early", False),  # a broken one before it has imported nothing of its vendor's
+        ("device", "acme:1"),
+        ("module", True),
+        ("count", 2),
+        ("root", "acme:1"),
+        ("selected", 1),
+        ("label", "Acme Anvil 0 (a stand-in)"),
+        ("autocast", ["torch.bfloat16"]),
+        ("collective", "accl"),
+        ("keeps", True),  # parameters stay themselves when a module moves
+        ("again", True),
+        ("seeds", [5]),  # torch's, once
+        ("pickled", True),
+        (
+            "record",
+            [{"subject": "acme", "outcome": "loaded", "reason": "torch.device('acme') is real in this process"}],
+        ),
+        (
+            "taken",
+            "cannot load 'cpu_sim': torch already runs on 'acme' in this process. Fix: use another process",
+        ),
+    ],
+)
+def test_torch_knows_a_loaded_chip(subject: str, found: object, process: Any) -> None:
+    assert process[subject] == found
 
 
-class TestTheFifteenLines:
-    def test_torch_knows_the_device_and_its_module(self, process: Any) -> None:
-        assert (process["device"], process["module"], process["count"]) == ("acme:1", True, 2)
-
-    def test_the_defaults_of_the_device_speak_to_that_module(self, process: Any) -> None:
-        assert (process["root"], process["selected"]) == ("acme:1", 1)
-        assert (process["label"], process["autocast"]) == ("Acme Anvil 0 (a stand-in)", ["torch.bfloat16"])
-
-    def test_torch_knows_the_collective(self, process: Any) -> None:
-        assert process["collective"] == "accl"
-
-    def test_a_stand_in_without_kernels_does_not_compute_in_secret(self, process: Any) -> None:
-        assert "acme" in process["kernels"]
-
-    def test_parameters_stay_themselves_when_a_module_moves(self, process: Any) -> None:
-        assert process["keeps"]
-
-    def test_loading_again_returns_the_same_backend(self, process: Any) -> None:
-        assert process["again"]
-
-    def test_it_gets_torchs_seed_once(self, process: Any) -> None:
-        assert process["seeds"] == [5]
-
-    def test_it_pickles_as_its_name(self, process: Any) -> None:
-        assert process["pickled"]
-
-    def test_it_is_recorded(self, process: Any) -> None:
-        entry = {"subject": "acme", "outcome": "loaded", "reason": "torch.device('acme') is real in this process"}
-
-        assert process["record"] == [entry]
-
-    def test_a_second_backend_is_refused_in_a_process_that_has_one(self, process: Any) -> None:
-        assert process["taken"] == (
-            "cannot load 'cpu_sim': torch already runs on 'acme' in this process. Fix: use another process"
-        )
+def test_a_stand_in_without_kernels_does_not_compute_in_secret(process: Any) -> None:
+    assert "acme" in process["kernels"]
 
 
 class Card(northbridge.Device):
@@ -219,14 +195,7 @@ def _register_module(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("torch_has")
 class TestBringUp:
-    def test_bridge_checks_prepares_loads_then_registers(self) -> None:
-        calls: list[str] = []
-
-        loaded.load(make(calls.append))
-
-        assert calls == ["check_environment", "prepare", "load", "register"]
-
-    def test_it_happens_once_a_process(self) -> None:
+    def test_it_checks_prepares_loads_and_registers_once(self) -> None:
         calls: list[str] = []
         backend = make(calls.append)
 
@@ -260,12 +229,17 @@ class TestBringUp:
         with pytest.raises(northbridge.ClusterError, match=r"WORLD_SIZE='abc' on .*: it is not a number. Fix: unset"):
             loaded.load(make(call))
 
-    def test_a_ctrl_c_stays_a_ctrl_c(self) -> None:
+    @pytest.mark.parametrize(
+        "error", [KeyboardInterrupt(), northbridge.HardwareMissingError("plug it in", backend="tested")], ids=repr
+    )
+    def test_ctrl_c_and_an_error_of_ours_pass_as_they_are(self, error: BaseException) -> None:
         def call(step: str) -> None:
-            raise KeyboardInterrupt
+            raise error
 
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(type(error)) as caught:
             loaded.load(make(call))
+
+        assert caught.value is error
 
     @pytest.mark.parametrize("first", [KeyboardInterrupt(), OSError("libtested.so is not there")], ids=repr)
     def test_a_second_try_names_the_first_cause(self, first: BaseException) -> None:
@@ -298,17 +272,6 @@ class TestBringUp:
 
         assert "tested" not in loaded._first_failures
 
-    def test_an_error_of_ours_passes_as_it_is(self) -> None:
-        error = northbridge.HardwareMissingError("plug it in", backend="tested")
-
-        def call(step: str) -> None:
-            raise error
-
-        with pytest.raises(northbridge.HardwareMissingError) as caught:
-            loaded.load(make(call))
-
-        assert caught.value is error
-
     def test_a_device_that_somebody_else_gave_to_torch_is_named(self, torch_has: Callable[[str], None]) -> None:
         torch_has("hal9000")
 
@@ -333,18 +296,14 @@ class TestBringUp:
         assert caught.value.backend == "tested"
         assert current.loaded() is None
 
-    def test_a_vendors_own_software_may_come_before(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        announce(tmp_path, "tested", "tested")
+    @pytest.mark.parametrize("name", ["tested", "cuda"], ids=["its own", "torch's own"])
+    def test_software_that_is_no_other_vendors_may_come_before(
+        self, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        announce(tmp_path, name, name)
         monkeypatch.syspath_prepend(tmp_path)
-        _register_module("tested", monkeypatch)
-        backend = make()
-
-        loaded.load(backend)
-
-        assert current.loaded() is backend
-
-    def test_what_torch_ships_is_not_vendor_software(self, install_here: Install) -> None:
-        install_here("takes_cuda")
+        if name == "tested":
+            _register_module("tested", monkeypatch)
         backend = make()
 
         loaded.load(backend)
