@@ -10,33 +10,29 @@ import pytest
 from tests.core.conftest import Install, Site
 
 import northbridge
-from northbridge.discovery import simulated
+from northbridge import autoload
+from northbridge.discovery import current, declared, simulated
 
 TELL = """
-import json, sys
+import json, sys, types
 from importlib.util import find_spec
-import {first}
+looked = sys.modules["another_package"] = types.ModuleType("another_package")  # before the stand-ins were there
+looked.STOOD_IN_FOUND = False
+import torch
 import northbridge
-from northbridge.discovery import simulated
 
-told = {{"modules": [name for name in ("torch_stood_in",) if find_spec(name)]}}
+told = {"modules": [name for name in ("torch_stood_in",) if find_spec(name)], "found": looked.STOOD_IN_FOUND}
 told["imported"] = "torch_stood_in" in sys.modules
-try:
-    backend = northbridge.get({name!r})
-    told["simulated"] = backend.capabilities.simulated
-    told["devices"] = northbridge.available().get({name!r})
+backend = northbridge.get("stood_in")
+told["simulated"] = backend.capabilities.simulated
+told["devices"] = northbridge.available().get("stood_in")
+if find_spec("torch_stood_in"):
     import torch_stood_in
     told["origin"] = torch_stood_in.__file__
     told["sub"] = __import__("torch_stood_in.inner").inner.NAME
-except northbridge.NorthbridgeError as error:
-    told["error"] = type(error).__name__, str(error), error.backend
-told["record"] = [each.as_dict() for each in northbridge.record() if each.subject == {name!r}]
+told["record"] = [each.as_dict() for each in northbridge.record() if each.subject == "stood_in"]
 print(json.dumps(told))
 """
-
-
-def tell(name: str = "stood_in", first: str = "torch") -> str:
-    return TELL.format(name=name, first=first)
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +41,34 @@ def site(install: Install) -> Site:
 
 
 def test_a_backend_is_simulated_where_the_variable_names_it(site: Site) -> None:
-    told = site.answer(tell(), NORTHBRIDGE_SIMULATE="stood_in")
+    told = site.answer(TELL, NORTHBRIDGE_SIMULATE="stood_in")
 
-    assert told["simulated"] is True
-    assert told["devices"] == 3
+    assert (told["simulated"], told["devices"], told["sub"]) == (True, 3, "torch_stood_in.inner")
     assert told["origin"].endswith("northbridge_stood_in/simulated/torch_stood_in/__init__.py")
-    assert told["sub"] == "torch_stood_in.inner"
+    # Once torch was imported, the stand-ins could be found, and a package that had looked for them learned of it.
+    assert (told["modules"], told["imported"], told["found"]) == (["torch_stood_in"], False, True)
+    assert told["record"][0] == {
+        "subject": "stood_in",
+        "outcome": "simulated",
+        "reason": "NORTHBRIDGE_SIMULATE names it: torch_stood_in are stand-ins here",
+    }
+
+
+def test_nothing_is_simulated_unless_the_variable_names_it(
+    site: Site, install_here: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = site.answer(TELL)
+
+    assert (told["simulated"], told["modules"], told["found"]) == (False, [], False)
+    install_here("stood_in")
+    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "cpu_sim")
+    assert not northbridge.get("stood_in").capabilities.simulated
+
+
+def test_without_autoload_the_backend_brings_stand_ins(site: Site) -> None:
+    told = site.answer(TELL, NORTHBRIDGE_SIMULATE="stood_in", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+
+    assert (told["modules"], told["simulated"]) == ([], True)
 
 
 THREADS = """
@@ -79,110 +97,52 @@ def test_threads_get_one_backend(site: Site, simulated: str, finders: int) -> No
     assert site.answer(THREADS, NORTHBRIDGE_SIMULATE=simulated) == [8, 1, finders]
 
 
-def test_the_stand_ins_can_be_imported_when_torch_has_been(site: Site) -> None:
-    told = site.answer(tell(), NORTHBRIDGE_SIMULATE="stood_in")
-
-    assert (told["modules"], told["imported"]) == (["torch_stood_in"], False)
-    assert told["record"][0] == {
-        "subject": "stood_in",
-        "outcome": "simulated",
-        "reason": "NORTHBRIDGE_SIMULATE names it: torch_stood_in are stand-ins here",
-    }
-
-
-LOOKED = """
-import json, sys, types
-other = sys.modules["another_package"] = types.ModuleType("another_package")
-other.STOOD_IN_FOUND = False
-import torch
-print(json.dumps(other.STOOD_IN_FOUND))
-"""
-
-
-def test_package_that_looked_before_learns_of_the_stand_ins(site: Site) -> None:
-    assert site.answer(LOOKED, NORTHBRIDGE_SIMULATE="stood_in") is True
-    assert site.answer(LOOKED) is False
-
-
-def test_unknown_name_is_an_error_and_runs_nothing_else(site: Site) -> None:
-    told = site.answer(tell("acme"), NORTHBRIDGE_SIMULATE="Stood_In")
-
-    kind, sentence, backend = told["error"]
-    assert (kind, backend) == ("BackendNotFoundError", "Stood_In")
-    assert sentence.startswith("NORTHBRIDGE_SIMULATE=Stood_In: no backend 'Stood_In' is installed; found acme,")
-    assert sentence.endswith("Did you mean 'stood_in'?")
-
-
-def test_without_autoload_the_backend_brings_stand_ins(site: Site) -> None:
-    told = site.answer(tell(), NORTHBRIDGE_SIMULATE="stood_in", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
-
-    assert (told["modules"], told["simulated"]) == ([], True)
-
-
-@pytest.mark.parametrize("environ", [{}, {"NORTHBRIDGE_SIMULATE": "cpu_sim"}], ids=["unset", "another"])
-def test_nothing_is_simulated_unless_the_variable_names_it(site: Site, environ: dict[str, str]) -> None:
-    told = site.python(tell(), **environ)
-
-    assert "ModuleNotFoundError: No module named 'torch_stood_in'" in told.stderr
-
-
-def test_beside_the_real_software_it_is_refused(install: Install, tmp_path: Path) -> None:
-    site = install("stood_in")
-    (site.here / "torch_stood_in.py").write_text("REAL = True")
-    try:
-        told = site.answer(tell(), NORTHBRIDGE_SIMULATE="stood_in")
-    finally:
-        (site.here / "torch_stood_in.py").unlink()
-
-    kind, message, backend = told["error"]
-    assert (kind, backend) == ("SimulationError", "stood_in")
-    assert message == (
-        "NORTHBRIDGE_SIMULATE=stood_in, but the real 'torch_stood_in' is installed"
-        f" ({site.here / 'torch_stood_in.py'})."
-        " Fix: unset it, or uninstall 'torch_stood_in'"
-    )
-    assert told["record"][0]["outcome"] == "not simulated"
-
-
-def test_a_backend_that_nobody_simulates_is_not_run_for_real(site: Site) -> None:
-    told = site.answer(tell("acme"), NORTHBRIDGE_SIMULATE="acme")
-
-    assert told["error"] == [
-        "SimulationError",
-        ("NORTHBRIDGE_SIMULATE=acme, but no installed distribution simulates it. Fix: unset it to use the real chip"),
-        "acme",
-    ]
-
-
-def test_what_runs_for_real_already_is_not_taken_for_simulated(site: Site) -> None:
-    code = """
-import json, os
-import torch, northbridge
-
-northbridge.load("acme")
-os.environ["NORTHBRIDGE_SIMULATE"] = "acme"
-try:
-    northbridge.get("acme")
-except northbridge.SimulationError as error:
-    print(json.dumps(str(error)))
-"""
-
-    assert site.answer(code) == (
-        "NORTHBRIDGE_SIMULATE=acme, but this process already uses the real chip. Fix: set it before the process starts"
-    )
-
-
-@pytest.mark.usefixtures("install_here")
-def test_a_simulation_of_two_distributions_is_refused(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_here("stood_in", "stood_in_too")
+def test_beside_the_real_software_it_is_refused(
+    install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_here("stood_in")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "torch_stood_in.py").write_text("REAL = True")
     monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "stood_in")
+    autoload._put_stand_ins()  # at the end of `import torch`
 
-    with pytest.raises(northbridge.BackendConflictError) as caught:
+    with pytest.raises(northbridge.SimulationError) as caught:
         northbridge.get("stood_in")
 
     assert str(caught.value) == (
-        "simulation 'stood_in' is installed twice: northbridge-stood-in 1.2.3 and northbridge-stood-in-too"
-        " 1.2.3. Fix: uninstall one"
+        f"NORTHBRIDGE_SIMULATE=stood_in, but the real 'torch_stood_in' is installed ({tmp_path / 'torch_stood_in.py'})."
+        " Fix: unset it, or uninstall 'torch_stood_in'"
+    )
+    assert (caught.value.backend, northbridge.record()[0].outcome) == ("stood_in", "not simulated")
+
+
+def test_a_simulation_is_refused(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusal(name: str, backend: str = "acme") -> str:
+        monkeypatch.setenv("NORTHBRIDGE_SIMULATE", name)
+        with pytest.raises(northbridge.BackendError) as caught:
+            northbridge.get(backend)
+        assert caught.value.backend == name
+        return f"{type(caught.value).__name__}: {caught.value}"
+
+    install_here("acme", "stood_in", "stood_in_too")
+
+    unknown = refusal("Stood_In")
+    assert unknown.startswith(
+        "BackendNotFoundError: NORTHBRIDGE_SIMULATE=Stood_In: no backend 'Stood_In' is installed; found acme,"
+    )
+    assert unknown.endswith("Did you mean 'stood_in'?")
+    assert refusal("acme") == (
+        "SimulationError: NORTHBRIDGE_SIMULATE=acme, but no installed distribution simulates it. Fix: unset it to use"
+        " the real chip"
+    )
+    assert refusal("stood_in", "stood_in") == (
+        "BackendConflictError: simulation 'stood_in' is installed twice: northbridge-stood-in 1.2.3 and"
+        " northbridge-stood-in-too 1.2.3. Fix: uninstall one"
+    )
+    monkeypatch.setattr(current, "_up", [declared._declared["acme"]])
+    assert refusal("acme") == (
+        "SimulationError: NORTHBRIDGE_SIMULATE=acme, but this process already uses the real chip. Fix: set it before"
+        " the process starts"
     )
 
 
@@ -214,23 +174,18 @@ def test_a_stand_in_that_raises_leaves_nothing_behind(install_here: Install, mon
     assert "torch_anvil" not in sys.modules
 
 
-def test_stand_in_that_torch_imports_comes_with_torch(install: Install) -> None:
-    code = "import json, torch, sys; print(json.dumps('torch_flint' in sys.modules))"
-
-    assert install("flint").answer(code, NORTHBRIDGE_SIMULATE="flint") is True
-
-
-def test_a_command_that_is_stood_in_for_answers_and_no_other(install: Install) -> None:
+def test_stand_ins_of_a_module_and_of_a_command(install: Install) -> None:
+    """torch imports the module at its end, and no other command has a stand-in."""
     code = """
-import json, torch, northbridge
+import json, sys, torch, northbridge
 ask = lambda tool: northbridge.run_tool(tool, "--short", backend="flint")
-print(json.dumps([ask("flint-smi"), ask("other-smi")]))
+print(json.dumps(["torch_flint" in sys.modules, ask("flint-smi"), ask("other-smi")]))
 """
 
     site = install("flint")
 
-    assert site.answer(code, NORTHBRIDGE_SIMULATE="flint") == ["2 cards, asked with --short\n", None]
-    assert site.answer(code) == [None, None]
+    assert site.answer(code, NORTHBRIDGE_SIMULATE="flint") == [True, "2 cards, asked with --short\n", None]
+    assert site.answer(code) == [False, None, None]
 
 
 def test_raising_stand_in_does_not_stop_lightning(install: Install) -> None:
