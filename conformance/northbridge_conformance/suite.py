@@ -67,16 +67,31 @@ USES: Steps = {
         *_FIRST,
         *_OF_TRAINERS,
         "training:train_repeatedly",
+        "training:release_all",
         "callbacks:profile",
         "compilation:train_compiled",
         "compilation:monitor_graphs",
     ),
     ("Trainer", 2): _refer(
-        *_OF_TRAINERS, "callbacks:profile", "compilation:train_compiled", "deepspeed:train_with_deepspeed"
+        *_OF_TRAINERS,
+        "training:release_all",
+        "callbacks:profile",
+        "compilation:train_compiled",
+        "deepspeed:train_with_deepspeed",
     ),
-    ("Fabric", 1): _refer(*_FIRST, "failed_checkpoints:fail_to_save", "fabric:loop", "compilation:train_compiled"),
+    ("Fabric", 1): _refer(
+        *_FIRST,
+        "failed_checkpoints:fail_to_save",
+        "fabric:loop",
+        "training:release_all",
+        "compilation:train_compiled",
+    ),
     ("Fabric", 2): _refer(
-        "failed_checkpoints:fail_to_save", "fabric:loop", "fabric:join", "compilation:train_compiled"
+        "failed_checkpoints:fail_to_save",
+        "fabric:loop",
+        "fabric:join",
+        "training:release_all",
+        "compilation:train_compiled",
     ),
 }
 """Steps beyond the basics, as users run them; in runs of their own, so that not every mode pays for them."""
@@ -94,6 +109,7 @@ _OF_THE_CHIP_ALONE = _refer(
     "failed_checkpoints:fail_to_save",
     "training:log_device_stats",
     "training:train_repeatedly",
+    "training:release_all",
     "normalization:train_normalized",
     "reductions:reduce_numbers",
     "callbacks:profile",

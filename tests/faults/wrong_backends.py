@@ -51,7 +51,7 @@ UNSEEN = """
   number of threads decides the last bits.
 - A listener more than two ports after `MASTER_PORT`. Only these two are in use while ranks meet.
 - A limit of more than 80 groups. A real card pays memory for each.
-- Reference cycles that hold the host's memory. Only the chip's memory is read while Python's collector is off.
+- Reference cycles that hold host memory other than tensors. Only tensors are counted while Python's collector is off.
 - A seed that reaches only device 0, on a machine with one device, or if a process holds one card.
 - A process that outlives its rank and was started by a service, or cleared its environment and left its folder.
 - An exit that waits for less than a minute. On a busy machine a right one takes as long.

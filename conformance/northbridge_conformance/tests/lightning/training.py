@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gc
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,18 @@ from northbridge_conformance.runs.hosts import (
 )
 from northbridge_conformance.runs.models import TiedWeights, adam, loader
 from northbridge_conformance.runs.scenario import Scenario, write
-from northbridge_conformance.suite import MODELS, TRAINERS, Differences, EqualWeights, Runs, UsesSuite, in_each, shows
+from northbridge_conformance.suite import (
+    FABRICS,
+    MODELS,
+    TRAINERS,
+    Differences,
+    EqualWeights,
+    Runs,
+    UsesSuite,
+    in_each,
+    one_and_two_devices,
+    shows,
+)
 from northbridge_conformance.tests.device.one_device import reject_without
 from northbridge_conformance.tests.lightning.hooks import changed_since
 
@@ -114,6 +126,84 @@ def train_repeatedly(scenario: Scenario, folder: Path) -> None:
         gc.collect()
         held.append(bytes_on_chip(*chip))
     write(folder, "train_repeatedly", 0, {"held": held})
+
+
+def release_all(scenario: Scenario, folder: Path) -> None:
+    """Train, save and load with Python's cycle collector off; each rank reports the bytes that each left in tensors."""
+    if is_trainer(scenario.namespace):
+        _release_trainer(scenario, folder)
+    else:
+        fabric(scenario).launch(_release, folder)
+
+
+def _release_trainer(scenario: Scenario, folder: Path) -> None:
+    def fit(host: Any, module: Any, checkpoint: Path | None = None) -> None:
+        host.fit_loop.max_epochs += 1
+        host.fit(module, loader(), ckpt_path=checkpoint)
+
+    # What a process keeps for good it has after a first training: of a smaller model, which may not be kept either.
+    fit(trainer(scenario, folder, max_epochs=0), classifier(scenario.namespace, "mlp", folder, "release_all fit"))
+    host = trainer(scenario, folder, max_epochs=0)
+    module = classifier(scenario.namespace, "transformer", folder, "release_all fit")
+    with _Released(host.strategy) as released:
+        fit(host, module)
+        released.read("fit", on_host=False)  # the trained model is there
+        host.save_checkpoint(folder / "release_all.ckpt")
+        released.read("save")
+        fit(host, module, folder / "release_all.ckpt")
+        released.read("load")
+    write(folder, "release_all", host.global_rank, released.left)
+
+
+def _release(host: Any, folder: Path) -> None:
+    def work(model: str) -> None:
+        net, optimizer = set_up(host, model)
+        train_epoch(host, net, optimizer, host.setup_dataloaders(loader()))
+        with _Released(host.strategy) as inside:
+            for name, call in (("save", host.save), ("load", host.load)):
+                call(folder / "release_all.ckpt", {"net": net, "optimizer": optimizer})
+                inside.read(name)
+        found.update(inside.left)
+
+    found: dict[str, Any] = {}
+    work("mlp")
+    with _Released(host.strategy) as released:
+        work("transformer")
+        released.read("fit")
+    write(folder, "release_all", host.global_rank, {**found, **released.left})
+
+
+class _Released:
+    """Reads how many more bytes tensors of this process hold than at the reading before; no collector runs inside."""
+
+    def __init__(self, strategy: Any) -> None:
+        self._chip = strategy.backend, strategy.root_device
+        self.left: dict[str, dict[str, int]] = {}
+
+    def __enter__(self) -> _Released:
+        gc.collect()
+        self._was_on = gc.isenabled()
+        gc.disable()
+        self._before = self._held()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._was_on:
+            gc.enable()
+
+    def read(self, name: str, *, on_host: bool = True) -> None:
+        """Note as ``name`` what has grown, by the device type of the tensors."""
+        held = self._held()
+        grown = {kind: held[kind] - self._before.get(kind, 0) for kind in held if on_host or kind != "cpu"}
+        self.left[name] = {kind: more for kind, more in grown.items() if more > 0}
+        self._before = held
+
+    def _held(self) -> dict[str, int]:
+        held = Counter(allocated=bytes_on_chip(*self._chip))
+        for each in gc.get_objects():
+            if issubclass(type(each), Tensor):  # isinstance() would ask a proxy for its class
+                held[each.device.type] += each.numel() * each.element_size()
+        return held
 
 
 def run_stages(scenario: Scenario, folder: Path) -> None:
@@ -306,3 +396,26 @@ class RepeatedTraining(UsesSuite):
 
         assert len(held) == TRAININGS
         assert held[-1] - held[0] <= self.LEFT_BYTES, held
+
+
+class ReleasedTensors(UsesSuite):
+    """A fit, a save and a load keep no tensor, even if Python's cycle collector does not run."""
+
+    runs: Runs = one_and_two_devices(*TRAINERS, *FABRICS)
+    claims: tuple[str, ...] = ("fit", "checkpoint", "resume")
+    advice = (
+        "Look at what refers to a model, a batch or a checkpoint after its use: lists and caches of the vendor's"
+        " software, or objects that refer to each other, which wait for Python's cycle collector while the chip fills."
+    )
+
+    @pytest.mark.parametrize("work", ["fit", "save", "load"])
+    def test_no_tensor_is_left(self, chip: RunResult, work: str) -> None:
+        for left in chip.each("release_all", work):
+            assert {kind: more for kind, more in left.items() if kind != "allocated"} == {}
+
+    @pytest.mark.parametrize("work", ["fit", "save", "load"])
+    @shows("memory_stats")
+    def test_no_device_memory_is_left(self, backend: str, chip: RunResult, work: str) -> None:
+        reject_without(backend, "memory_stats")
+        for left in chip.each("release_all", work):
+            assert left.get("allocated", 0) == 0

@@ -7,8 +7,9 @@ contains those of every rank, so that a resumed run draws the numbers that an un
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,17 @@ class _Numbers:
 
 
 class _Loops(OrderedDict[str, Any]):
-    """Loops whose class has the states, so that copies have them too. Lightning's AsyncCheckpointIO makes a copy."""
+    """Loops with the states of one checkpoint; a copy made by calling its class, as AsyncCheckpointIO does, has them.
+
+    Each checkpoint has a subclass. It refers to the loops weakly: a class lives until Python's cycle collector runs.
+    """
+
+    latest: Callable[[], _Loops | None]
+
+    def __init__(self, loops: Mapping[str, Any], states: list[dict[str, Any]] | None = None) -> None:
+        super().__init__(loops)
+        setattr(self, KEY, getattr(type(self).latest(), KEY, None) if states is None else states)
+        type(self).latest = weakref.ref(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OrderedDict, (), {KEY: getattr(self, KEY)}, None, iter(self.items())
@@ -93,8 +104,8 @@ def seeded_with_torch() -> Iterator[None]:
 
 def add(checkpoint: dict[str, Any], states: list[dict[str, Any]]) -> dict[str, Any]:
     """Return ``checkpoint`` with the random states of every rank."""
-    loops = type(_Loops.__name__, (_Loops,), {KEY: states})
-    return {**checkpoint, _LOOPS: loops(checkpoint.get(_LOOPS, {}))}
+    loops = type(_Loops.__name__, (_Loops,), {})
+    return {**checkpoint, _LOOPS: loops(checkpoint.get(_LOOPS, {}), states)}
 
 
 def of_checkpoint(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:

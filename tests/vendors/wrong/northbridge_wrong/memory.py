@@ -97,3 +97,22 @@ class WorkspacesKept(right.Device):
     def empty_cache(self) -> None:
         super().empty_cache()
         kept.append(torch.ones(2**16, device=self.type))
+
+
+@right.caught_by("C2/ReleasedTensors/test_no_tensor_is_left[one device-lightning.pytorch-save]")
+@right.instead_of("torch.save")
+def saved_kept(rightly, saved, *given, **named):
+    """The last checkpoint stays in the host's memory."""
+    kept[:] = [saved]
+    return rightly(saved, *given, **named)
+
+
+@right.caught_by("C2/ReleasedTensors/test_no_device_memory_is_left[one device-lightning.pytorch-fit]")
+@right.wrong
+class TrainingsInCycles(right.Device):
+    """Each training leaves a model's size in a reference cycle."""
+
+    def empty_cache(self) -> None:
+        super().empty_cache()
+        cycle: list[object] = [torch.ones(2**12, device=self.type)]
+        cycle.append(cycle)
