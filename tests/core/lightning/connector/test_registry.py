@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.core.conftest import Install, Site
+from tests.scripts import run_forked
 
 QUIET = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
 PREDECESSOR = """
@@ -45,10 +46,20 @@ def record(*subjects):
 """
 
 
-def ask(site: Site, code: str, **environ: str) -> Any:
+def ask_afresh(site: Site, code: str, **environ: str) -> Any:
+    """Return what ``code`` finds where the variables are read when Lightning is imported."""
     child = site.python(f"{TELL}\n{code}", **environ)
     assert child.returncode == 0, child.stderr
     return json.loads(child.stdout.splitlines()[-1])
+
+
+def ask(site: Site, code: str) -> Any:
+    """Return what ``code`` finds, in the fork of a process in which Northbridge serves Lightning."""
+    script = site.here / "ask.py"
+    script.write_text(f"{TELL}\n{code}")
+    ran = run_forked(script, folder=site.here, environ=site.environ())
+    assert ran.status == 0, ran.said
+    return json.loads(ran.said.splitlines()[-1])
 
 
 def build(host: str, **arguments: Any) -> str:
@@ -71,14 +82,44 @@ import lightning.pytorch
 found = [sorted(name for name in registry if "anvil" in name.lower() and "ddp_anvil" not in name)
          for registry in (StrategyRegistry, STRATEGY_REGISTRY)]
 kept = [type(StrategyRegistry["single_anvil"]["strategy"]).__name__, StrategyRegistry["ddp"]["strategy"].__module__]
-print(json.dumps([found, kept, "nobodys_ddp" in StrategyRegistry, "northbridge_anvil" in sys.modules,
-                  record("ddp", "anvil")]))
+imported = "northbridge_anvil" in sys.modules
+registered = [found, kept, "nobodys_ddp" in StrategyRegistry, imported, record("ddp", "anvil")]
+print(json.dumps(registered))
+"""
+
+
+USED = f"""
+{REGISTERED}
+from lightning.pytorch import Trainer
+from lightning.fabric import Fabric
+import northbridge_anvil
+print(json.dumps([registered, {{
+    "ddp": {build("Trainer", accelerator="anvil", devices=2, strategy="anvil_ddp")},
+    "upper": {build("Fabric", devices=2, strategy="ANVIL_DDP")},
+    "single": {build("Trainer", strategy="anvil_single")},
+    "misspelt": {build("Trainer", strategy="anvil_sinlge")},
+    "cpu": {build("Trainer", accelerator="cpu", strategy="anvil_ddp")},
+    "gone": {build("Trainer", strategy="anvil_gone")},
+    "string": {build("Fabric", strategy="anvil_string")},
+    "isinstance": isinstance(Fabric(devices=2, strategy="anvil_ddp").strategy, northbridge_anvil.AnvilDDPStrategy),
+}}]))
 """
 
 
 @pytest.fixture(scope="module")
-def registered(site: Site) -> Any:
-    return ask(site, REGISTERED)
+def asked(site: Site) -> Any:
+    """What is registered, and what comes of it."""
+    return ask(site, USED)
+
+
+@pytest.fixture
+def registered(asked: Any) -> Any:
+    return asked[0]
+
+
+@pytest.fixture
+def used(asked: Any) -> Any:
+    return asked[1]
 
 
 class TestRegistration:
@@ -108,33 +149,13 @@ class TestRegistration:
         assert registered[2] is False
 
     def test_names_of_a_disabled_backend_are_not_registered(self, site: Site) -> None:
-        found, *_ = ask(site, REGISTERED.replace('StrategyRegistry["single_anvil"]["strategy"]', "None"), **OFF)
+        found, *_ = ask_afresh(
+            site,
+            REGISTERED.replace('StrategyRegistry["single_anvil"]["strategy"]', "None"),
+            NORTHBRIDGE_DISABLE="anvil",
+        )
 
         assert found == [[], []]
-
-
-OFF = {"NORTHBRIDGE_DISABLE": "anvil"}
-
-USED = f"""
-from lightning.pytorch import Trainer
-from lightning.fabric import Fabric
-import northbridge_anvil
-print(json.dumps({{
-    "ddp": {build("Trainer", accelerator="anvil", devices=2, strategy="anvil_ddp")},
-    "upper": {build("Fabric", devices=2, strategy="ANVIL_DDP")},
-    "single": {build("Trainer", strategy="anvil_single")},
-    "misspelt": {build("Trainer", strategy="anvil_sinlge")},
-    "cpu": {build("Trainer", accelerator="cpu", strategy="anvil_ddp")},
-    "gone": {build("Trainer", strategy="anvil_gone")},
-    "string": {build("Fabric", strategy="anvil_string")},
-    "isinstance": isinstance(Fabric(devices=2, strategy="anvil_ddp").strategy, northbridge_anvil.AnvilDDPStrategy),
-}}))
-"""
-
-
-@pytest.fixture(scope="module")
-def used(site: Site) -> Any:
-    return ask(site, USED)
 
 
 class TestUse:
@@ -191,6 +212,7 @@ from lightning.pytorch.trainer.connectors import accelerator_connector
 accelerator_connector._select_auto_accelerator = lambda: "anvil"  # as Lightning 2.5.5 does with an archived package
 print(json.dumps([{build("Trainer", devices=2)}, record("auto")]))
 """
+WITHOUT_AUTOLOAD = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 UNKNOWN = THEIRS_FIRST.replace("lightning_anvil", "another_package")
 OURS = "<northbridge.lightning.pytorch.DDPStrategy"
 SAID = (
@@ -200,11 +222,11 @@ SAID = (
 
 
 class TestSuccession:
-    @pytest.mark.parametrize(
-        ("code", "environ"), [(THEIRS_FIRST, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}), (THEIRS_LAST, {})]
-    )
-    def test_ours_serves_a_predecessors_name(self, site: Site, code: str, environ: dict[str, str]) -> None:
-        by_accelerator, by_strategy, record = ask(site, code, **environ)
+    @pytest.mark.parametrize("code", [THEIRS_FIRST, THEIRS_LAST], ids=["first", "last"])
+    def test_ours_serves_a_predecessors_name(self, site: Site, code: str) -> None:
+        by_accelerator, by_strategy, record = (
+            ask_afresh(site, code, **WITHOUT_AUTOLOAD) if code == THEIRS_FIRST else ask(site, code)
+        )
 
         assert by_accelerator == {"said": OURS, "warned": [SAID]}
         assert by_strategy == {"said": OURS, "warned": []}
@@ -227,7 +249,7 @@ class TestSuccession:
         ] in record
 
     def test_a_package_that_nobody_succeeds_keeps_its_name(self, site: Site) -> None:
-        by_accelerator, _, record = ask(site, UNKNOWN, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+        by_accelerator, _, record = ask_afresh(site, UNKNOWN, **WITHOUT_AUTOLOAD)
 
         assert "northbridge" not in by_accelerator["said"]
         assert by_accelerator["warned"] == []
