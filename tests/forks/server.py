@@ -16,15 +16,17 @@ import gc
 import importlib
 import os
 import runpy
-import signal
+import select
 import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
+from weakref import finalize
 
 from tests.forks.linux_environ import show
 from tests.forks.program import AUTOLOAD, Program
@@ -53,8 +55,11 @@ def serve(requests: socket.socket, more: Sequence[str], take_up: TakeUp) -> None
             f"importing {', '.join(modules)} left {threads} threads, of which a fork has one; set OMP_NUM_THREADS and"
             " OPENBLAS_NUM_THREADS to 1, or leave them unset"
         )
-    # What came with the imports is neither copied nor torn down by a fork's collections: as dear as the imports.
+    # What came with the imports is neither copied nor torn down by a fork's collections: as dear as the imports. Nor does
+    # a fork end them: torch's libraries of operators alone take as long as two forks.
     gc.freeze()
+    for each in finalize._registry:  # type: ignore[attr-defined]  # weakref has no other list of them
+        each.atexit = False
     program, files = _fork(requests)
     if program.asks_on:
         *files, asking = files
@@ -87,36 +92,53 @@ def _end(code: int) -> NoReturn:
 def _fork(requests: socket.socket) -> tuple[Program, list[int]]:
     """Return in a fork, with its program and the file descriptors for its input, output and errors.
 
-    Of a program that asks on there is one more: the other end of ``requests``.
+    Of a program that asks on there is one more: the other end of ``requests``. Who asked gets the fork's pid and, when
+    it has ended, its exit code as :mod:`subprocess` has it. The server ends with the last fork.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the processes that wait for the forks are not waited for
-    while True:
-        _, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
-        if not descriptors:
-            sys.exit()
-        if os.fork() == 0:
-            requests.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    forks: dict[int, tuple[int, Connection]] = {}  # by what the system shows of each
+    changed = select.poll()
+    changed.register(requests, select.POLLIN)
+    is_asked = True
+    while is_asked or forks:
+        for file, _ in changed.poll():
+            if file != requests.fileno():
+                changed.unregister(file)
+                os.close(file)
+                pid, reply = forks.pop(file)
+                with suppress(OSError), reply:  # who asked may have ended
+                    reply.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                continue
+            _, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
+            if not descriptors:
+                changed.unregister(requests)
+                is_asked = False
+                continue
             reply, stdin, output, *asking = descriptors
-            return _fork_and_wait(Connection(reply)), [stdin, output, os.dup(output), *asking]
-        for descriptor in descriptors:
-            os.close(descriptor)
+            pid = os.fork()
+            if pid == 0:
+                requests.close()
+                for other, (_, connection) in forks.items():
+                    os.close(other)
+                    connection.close()
+                return _receive(Connection(reply)), [stdin, output, os.dup(output), *asking]
+            for descriptor in (stdin, output, *asking):
+                os.close(descriptor)
+            ended = os.pidfd_open(pid)
+            forks[ended] = pid, Connection(reply)
+            changed.register(ended, select.POLLIN)
+    _end(0)
 
 
-def _fork_and_wait(reply: Connection) -> Program:
-    """Return in the fork; send the fork's pid and, when it has ended, its exit code as :mod:`subprocess` has it."""
-    try:
-        program: Program = reply.recv()
-        pid = os.fork()
-        if pid == 0:
+def _receive(reply: Connection) -> Program:
+    """Return the program of this process, a fork, whose pid is told."""
+    with reply:
+        try:
+            program: Program = reply.recv()
             os.setsid()  # before the pid is known: from then on its group may be killed
             reply.send(os.getpid())
-            reply.close()
-            return program
-        reply.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-    except (EOFError, OSError):
-        pass  # who asked has ended
-    os._exit(0)
+        except (EOFError, OSError):  # who asked has ended
+            os._exit(0)
+    return program
 
 
 def _become(program: Program, files: list[int]) -> None:
