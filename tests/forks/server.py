@@ -55,8 +55,8 @@ def serve(requests: socket.socket, more: Sequence[str], take_up: TakeUp) -> None
             f"importing {', '.join(modules)} left {threads} threads, of which a fork has one; set OMP_NUM_THREADS and"
             " OPENBLAS_NUM_THREADS to 1, or leave them unset"
         )
-    # What came with the imports is neither copied nor torn down by a fork's collections: as dear as the imports. Nor does
-    # a fork end them: torch's libraries of operators alone take as long as two forks.
+    # What came with the imports is neither copied nor torn down by a fork's collections: as dear as the imports. Nor
+    # does a fork end it: torch's libraries of operators alone take as long as two forks.
     gc.freeze()
     for each in finalize._registry:  # type: ignore[attr-defined]  # weakref has no other list of them
         each.atexit = False
@@ -104,9 +104,9 @@ def _fork(requests: socket.socket) -> tuple[Program, list[int]]:
             if file != requests.fileno():
                 changed.unregister(file)
                 os.close(file)
-                pid, reply = forks.pop(file)
-                with suppress(OSError), reply:  # who asked may have ended
-                    reply.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                pid, asker = forks.pop(file)
+                with suppress(OSError), asker:  # it may have ended
+                    asker.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
                 continue
             _, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
             if not descriptors:

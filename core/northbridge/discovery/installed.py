@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import sys
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.metadata import Distribution, distributions, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,10 +93,31 @@ def announced(group: str) -> tuple[Plugin, ...]:
 
 
 def read_entry_points() -> SelectableGroups:
-    """Read the entry points of every distribution.
+    """Read the entry points of every distribution, anew if a folder of the import path has changed.
 
     Raises :class:`InstallationError` if those of one cannot be read: Python reads all of them or none.
     """
+    return _read(_places())
+
+
+_Places = tuple[tuple[int, ...], ...]
+
+
+def _places() -> _Places:
+    """Return what differs once a distribution is added to a place of the import path, or removed."""
+    found = []
+    for place in sys.path:
+        try:
+            status = os.stat(place or os.curdir)
+        except (OSError, ValueError):
+            continue
+        found.append((status.st_dev, status.st_ino, status.st_mtime_ns))
+    return tuple(found)
+
+
+@lru_cache(maxsize=1)
+def _read(_: _Places) -> SelectableGroups:
+    # They are in a hundred files, and to load a chip asks a dozen times.
     try:
         return entry_points()
     except Exception as error:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from bench.plugin import announce
+from tests.core.broken_plugins import write_distribution
 from tests.core.conftest import Install
 
 import northbridge
 from northbridge.discovery import installed
-from northbridge.discovery.installed import describe
+from northbridge.discovery.installed import GROUP, describe
 
 
 def names() -> list[str]:
@@ -44,6 +45,7 @@ class TestInstalled:
 
     def test_to_list_the_names_reads_them_alone(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
         install_here("acme")
+        installed._read.cache_clear()
         read: list[str] = []
         monkeypatch.setattr(PathDistribution, "read_text", _recorded(PathDistribution.read_text, read))
 
@@ -51,6 +53,18 @@ class TestInstalled:
 
         assert "entry_points.txt" in read
         assert "METADATA" not in read
+
+    def test_they_are_read_again_once_one_is_added(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.syspath_prepend(tmp_path)
+        before = names()
+        read: list[str] = []
+        monkeypatch.setattr(PathDistribution, "read_text", _recorded(PathDistribution.read_text, read))
+
+        assert names() == before
+        assert read == []
+
+        write_distribution(tmp_path, "northbridge-quartz", "1.0", {GROUP: {"quartz": "northbridge_quartz"}})
+        assert names() == sorted([*before, "quartz"])
 
     def test_they_are_in_the_order_of_their_names(self, install_here: Install) -> None:
         install_here()
@@ -180,7 +194,7 @@ class TestANameThatCannotBeHad:
         )
 
     def test_if_nothing_is_installed_that_is_said(self, nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(installed, "entry_points", lambda: EntryPoints(()))
+        monkeypatch.setattr(installed, "read_entry_points", lambda: EntryPoints(()))
 
         with pytest.raises(northbridge.BackendNotFoundError, match=r"is installed; found none\. `northbridge list`"):
             northbridge.get("cpu_sim")

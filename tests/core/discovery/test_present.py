@@ -264,7 +264,7 @@ class TestAChildThatIsAScript:
         child_that("answer 3")
         acme = northbridge.get("acme")
         count_in_child(acme)
-        monkeypatch.setattr(installed, "entry_points", None)
+        monkeypatch.setattr(installed, "read_entry_points", None)
 
         assert count_in_child(acme) == 3
 

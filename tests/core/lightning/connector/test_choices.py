@@ -66,7 +66,7 @@ def brought_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def add(monkeypatch: pytest.MonkeyPatch, brought_up: list[str]) -> Add:
     """Install a backend beside the simulated chip, with so many cards in this machine."""
     entries = [EntryPoint("cpu_sim", "northbridge_cpu_sim", installed.GROUP)]
-    monkeypatch.setattr(installed, "entry_points", lambda: EntryPoints(entries))
+    monkeypatch.setattr(installed, "read_entry_points", lambda: EntryPoints(entries))
 
     def posing(name: str, *, cards: int, **capabilities: bool) -> None:
         entries.append(EntryPoint(name, f"northbridge_{name}", installed.GROUP))
