@@ -70,7 +70,7 @@ tests/core/flight_recorder/ fast
     full recording/test_recorder.py
 tests/core/graphs/ standard
 tests/core/launch/ fast
-    full test_group_end.py test_parent_watch.py
+    full test_parent_watch.py test_process_group.py::test_a_ test_process_group.py::test_timer
 tests/core/lightning/ standard
     fast accelerators/test_device_indices.py plugins/test_containers.py plugins/test_load_and_save.py
     full test_clusters.py test_elastic.py test_faults.py test_lazy_device.py test_notebooks.py test_planned_faults.py

@@ -6,11 +6,17 @@ import json
 import select
 import subprocess
 import sys
-from dataclasses import replace
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.core.conftest import Site
+
+from northbridge.cli.app import app, main
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -23,6 +29,32 @@ def command(*arguments: str) -> str:
 
 def northbridge(site: Site, *arguments: str, **environ: str) -> Completed:
     return site.python(command(*arguments), **{**NO_CHIP, **environ})
+
+
+@dataclass(frozen=True)
+class Told:
+    """The end of a command."""
+
+    code: object
+    out: str
+    err: str
+    seconds: float
+    """Of this process alone: a busy machine takes longer."""
+
+
+def northbridge_here(*arguments: object) -> Told:
+    """Run the command in this process."""
+    out, err, began = StringIO(), StringIO(), time.process_time()
+    code: object = None
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["northbridge", *map(str, arguments)])
+        patch.setenv("COLUMNS", "200")
+        patch.setattr(app, "registered_commands", [*app.registered_commands])  # to which main() adds the suite's
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return Told(code, out.getvalue(), err.getvalue(), time.process_time() - began)
 
 
 def assert_children_end(arguments: list[str], environ: dict[str, str], alive: Path, number: int, code: int) -> None:

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-import time
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,10 +12,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from tests.conformance.report.conftest import passing, report_of
+from tests.core.command import Told, northbridge_here as northbridge
 from tests.core.flight_recorder.files import call_record, end_record, group_record, place_record, rank_record
 from tests.core.lightning.damage import damaged
 
-from northbridge.cli.app import app, main
 from northbridge.errors import ReportError
 from northbridge.untrusted.files import MOST_BYTES
 from northbridge_conformance.report.report import Report
@@ -33,31 +28,6 @@ VALUES: tuple[object, ...] = (
     *("ü" * 50, "x" * 100_000, [], {}, [[]], [None], {"a": 1}, list(range(1000)), "\ud800", "../../etc", 0.5),
 )
 """Values of a wrong type."""
-
-
-@dataclass(frozen=True)
-class Told:
-    """The end of a command."""
-
-    code: object
-    out: str
-    err: str
-    seconds: float
-    """Of this process alone: a busy machine takes longer."""
-
-
-def northbridge(*arguments: object) -> Told:
-    out, err, began = StringIO(), StringIO(), time.process_time()
-    code: object = None
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["northbridge", *map(str, arguments)])
-        patch.setenv("COLUMNS", "200")
-        patch.setattr(app, "registered_commands", [*app.registered_commands])  # to which main() adds the suite's
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-    return Told(code, out.getvalue(), err.getvalue(), time.process_time() - began)
 
 
 @pytest.fixture(scope="module", autouse=True)

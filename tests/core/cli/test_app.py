@@ -11,10 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from tests.core.command import NO_CHIP, backend, command, flowing, northbridge, row
+from tests.core.command import NO_CHIP, backend, command, flowing, northbridge, northbridge_here, row
 from tests.core.conftest import Install, Site
-
-from northbridge.discovery.installed import names
 
 COMMANDS = """
 import typer
@@ -34,31 +32,75 @@ def _announce(site: Path, module: str) -> Path:
     return site
 
 
+def test_without_arguments_it_prints_help() -> None:
+    told = northbridge_here()
+
+    assert told.code in (0, None)
+    assert "Usage: northbridge [OPTIONS] COMMAND [ARGS]..." in told.out
+    assert "1  torch or a backend is broken" in told.out
+    assert northbridge_here("--version").out == f"northbridge {version('northbridge')}\n"
+
+
+def test_help_tells_the_exit_codes_of_the_doctor() -> None:
+    told = northbridge_here("doctor", "--help")
+
+    assert "3  the software of the backend NAME is not installed" in told.out
+    assert "4  the hardware of the backend NAME is not here" in told.out
+
+
+NO_SUCH_NAME = "no backend {!r} is installed; found acme, "
+NOT_NAMES = (
+    "NORTHBRIDGE_DISABLE='cpu-sim' is not 1 (all), or names of backends with commas between. Fix: correct or unset it"
+)
+NO_ACME = f"NORTHBRIDGE_SIMULATE=ACME: {NO_SUCH_NAME.format('ACME')}"
+WRONG_USAGE: list[tuple[str, dict[str, str], str, str]] = [
+    ("list --jsom", {}, "", "No such option: --jsom"),
+    ("doctor --jsom", {}, "", "No such option: --jsom"),
+    (
+        *("doctor npu --wheel torch-npu==2.14.0", {}, ""),
+        "--wheel is gone. Fix: python -m tools.contract npu torch-npu==2.14.0, in a clone",
+    ),
+    *((each, {"DISABLE": "cpu-sim"}, NOT_NAMES, "") for each in ("list", "list --no-probe", "list --json")),
+    (
+        *("list --no-probe", {"DISABLE": "CPU_SIM"}),
+        *(f"NORTHBRIDGE_DISABLE='CPU_SIM': {NO_SUCH_NAME.format('CPU_SIM')}", "Did you mean 'cpu_sim'?"),
+    ),
+    ("doctor acmee", {}, NO_SUCH_NAME.format("acmee"), ". Did you mean 'acme'?"),
+    ("doctor", {"DETECT_TIMEOUT": "soon"}, "NORTHBRIDGE_DETECT_TIMEOUT='soon' is not a number", ""),
+    ("doctor --output no_such_folder/found.json", {}, "", "/no_such_folder is not a writable folder"),
+    ("doctor --output \x1b]0;OWNED\x07no_such_folder/found.json", {}, "", "no_such_folder is not a writable folder"),
+    *((each, {"SIMULATE": "ACME"}, NO_ACME, "Did you mean 'acme'?") for each in ("list", "doctor")),
+    ("conformance double", {}, "backend 'double' is installed twice: northbridge-double-one 1.0 ", ""),
+    ("conformance cuda", {}, "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's", ""),
+]
+
+
+@pytest.mark.parametrize(("arguments", "settings", "begins", "says"), WRONG_USAGE)
+def test_wrong_usage_is_told_before_anything_starts(
+    arguments: str,
+    settings: dict[str, str],
+    begins: str,
+    says: str,
+    install_here: Install,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In one line, where it is not typer's, and without a code of a terminal's."""
+    install_here("acme", "double_one", "double_two", "takes_cuda")
+    monkeypatch.chdir(tmp_path)
+    for name, text in settings.items():
+        monkeypatch.setenv(f"NORTHBRIDGE_{name}", text)
+
+    told = northbridge_here(*arguments.split(" "))
+
+    assert (told.code, told.out) == (2, "")
+    assert says in flowing(told.err)
+    assert told.err.startswith(f"northbridge: {begins}") or not begins
+    assert told.err.count("\n") == 1 or not begins
+    assert not {"\x1b", "\x07"} & {*told.err}
+
+
 class TestTheCommand:
-    def test_without_arguments_it_prints_help(self, tmp_path: Path) -> None:
-        run = northbridge(Site((), tmp_path))
-
-        assert run.returncode == 0
-        assert "Usage: northbridge [OPTIONS] COMMAND [ARGS]..." in run.stdout
-        assert "1  torch or a backend is broken" in run.stdout
-
-    def test_it_says_its_version(self, tmp_path: Path) -> None:
-        run = northbridge(Site((), tmp_path), "--version")
-
-        assert (run.returncode, run.stdout) == (0, f"northbridge {version('northbridge')}\n")
-
-    def test_an_option_that_is_not_there_is_wrong_usage(self, tmp_path: Path) -> None:
-        run = northbridge(Site((), tmp_path), "list", "--jsom")
-
-        assert run.returncode == 2
-        assert "No such option: --jsom" in run.stderr
-
-    def test_doctors_wheel_says_where_it_went(self, tmp_path: Path) -> None:
-        run = northbridge(Site((), tmp_path), "doctor", "npu", "--wheel", "torch-npu==2.14.0")
-
-        assert run.returncode == 2
-        assert "--wheel is gone. Fix: python -m tools.contract npu torch-npu==2.14.0, in a clone" in flowing(run.stderr)
-
     @pytest.mark.parametrize(
         ("module", "code", "said"),
         [
@@ -81,25 +123,6 @@ class TestTheCommand:
         assert (listed.returncode, listed.stderr) == (0, said)
         assert own.returncode == code
         assert "hello" in own.stdout or code
-
-    @pytest.mark.parametrize("arguments", [["list"], ["list", "--no-probe"], ["list", "--json"]], ids=" ".join)
-    def test_a_wrong_variable_is_one_line_and_wrong_usage(self, tmp_path: Path, arguments: list[str]) -> None:
-        run = northbridge(Site((), tmp_path), *arguments, NORTHBRIDGE_DISABLE="cpu-sim")
-
-        assert (run.returncode, run.stdout) == (2, "")
-        assert run.stderr == (
-            "northbridge: NORTHBRIDGE_DISABLE='cpu-sim' is not 1 (all), or names of backends"
-            " with commas between. Fix: correct or unset it\n"
-        )
-
-    def test_disabling_a_name_that_no_backend_has_is_wrong_usage(self, tmp_path: Path) -> None:
-        run = northbridge(Site((), tmp_path), "list", "--no-probe", NORTHBRIDGE_DISABLE="CPU_SIM")
-
-        assert (run.returncode, run.stdout) == (2, "")
-        assert run.stderr == (
-            "northbridge: NORTHBRIDGE_DISABLE='CPU_SIM': no backend 'CPU_SIM' is installed; found"
-            f" {', '.join(names())}. Did you mean 'cpu_sim'?\n"
-        )
 
 
 class TestMetadataAlone:
@@ -191,18 +214,3 @@ def test_the_simulated_chip_is_ready_with_its_devices(tmp_path: Path) -> None:
     chip = backend("cpu_sim", run)
     assert (chip["status"], chip["loadable"], chip["devices"], chip["simulated"]) == ("ready", True, 3, True)
     assert run.returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("vendors", "name", "words"),
-    [
-        (("double_one", "double_two"), "double", "backend 'double' is installed twice: northbridge-double-one 1.0 "),
-        (("takes_cuda",), "cuda", "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's"),
-    ],
-)
-def test_name_without_one_backend_ends_in_2(install: Install, vendors: tuple[str, ...], name: str, words: str) -> None:
-    run = northbridge(install(*vendors), "conformance", name)
-
-    assert run.returncode == 2
-    assert run.stderr.startswith(f"northbridge: {words}")
-    assert run.stderr.count("\n") == 1

@@ -61,15 +61,19 @@ def write_plugin(without_lightning: Site, tmp_path: Path) -> Callable[[str, str]
     """Install a plugin of one module, whose detect() finds two devices, unless ``body`` says otherwise."""
 
     def write_plugin(name: str, body: str) -> Site:
-        folder = tmp_path / "site"
-        info = folder / f"{name}-1.0.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[northbridge.backends]\n{name} = northbridge_{name}\n")
-        (folder / f"northbridge_{name}.py").write_text(_PLUGIN.format(name=name, body=body))
-        return beside(without_lightning, folder)
+        install_plugin(tmp_path / "site", name, body)
+        return beside(without_lightning, tmp_path / "site")
 
     return write_plugin
+
+
+def install_plugin(folder: Path, name: str, body: str) -> None:
+    """Install a plugin of one module in ``folder``."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[northbridge.backends]\n{name} = northbridge_{name}\n")
+    (folder / f"northbridge_{name}.py").write_text(_PLUGIN.format(name=name, body=body))
 
 
 @pytest.fixture(scope="session")

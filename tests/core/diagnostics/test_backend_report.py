@@ -92,25 +92,36 @@ class TestABackendWhoseContractIsPartlyWrong:
         assert found["exit_code"] == 1
 
     def test_no_card_is_taken(self, found: dict[str, Any]) -> None:
-        (name,) = (each for each in report(found)["contract"]["findings"] if each["name"].endswith("get_device_name"))
+        assert name_line(found) == "it was not called, which would take a card; --acquire does"
 
-        assert name["found"] == "it was not called, which would take a card; --acquire does"
+
+def name_line(found: dict[str, Any]) -> str:
+    (line,) = (each for each in report(found)["contract"]["findings"] if each["name"].endswith("get_device_name"))
+    return str(line["found"])
 
 
 def test_a_card_is_taken_with_the_option_for_it(examine: Examine) -> None:
-    found = examine("--acquire", CONTRACTED_CARD="free")
+    """A call that crashes leaves what was found before it."""
+    found = examine("--acquire", CONTRACTED_CARD="free", CONTRACTED_SELF_CHECK="crashes")
 
     assert report(found)["acquire_problem"] == ""
-    (name,) = (each for each in report(found)["contract"]["findings"] if each["name"].endswith("get_device_name"))
-    assert name["found"] == "called, it returned 'Anvil'"
+    assert name_line(found) == "called, it returned 'Anvil'"
+    assert len(report(found)["contract"]["findings"]) == 10
+    assert "was killed by SIGBUS while checking its contract" in advice(found)[0][1]
+    what = "its process ended while torch.contracted.self_check was checked; the lines after it were not"
+    assert ("wrong", what) in advice(found)
 
 
 def test_after_a_failed_acquire_nothing_more_is_tried(examine: Examine) -> None:
-    found = examine("--acquire", CONTRACTED_CARD="taken")
+    """Nor does a machine that cannot be described hide anything else."""
+    found = examine("--acquire", CONTRACTED_CARD="taken", CONTRACTED_MACHINE="raises")
 
     assert ("wrong", "device 0 of 'contracted' is held by process 4711") in advice(found)
-    (name,) = (each for each in report(found)["contract"]["findings"] if each["name"].endswith("get_device_name"))
-    assert name["found"] == "it was not called, which would take a card; --acquire does"
+    assert name_line(found) == "it was not called, which would take a card; --acquire does"
+    told = "its describe_machine() raised OSError: no management library. Fix: upgrade the plugin"
+    assert (report(found)["machine"], report(found)["machine_problem"]) == ({}, told)
+    assert len(report(found)["contract"]["findings"]) == 14
+    assert ("wrong", told) in advice(found)
 
 
 def test_lacking_software_is_refused_and_still_checked(examine: Examine) -> None:
@@ -126,27 +137,18 @@ def test_lacking_software_is_refused_and_still_checked(examine: Examine) -> None
     assert "contract.toml line 13 (read, https://contracted.example/docs) is wrong here: install a release" in told[0]
 
 
-def test_a_variable_of_the_vendors_that_is_wrong_comes_first(examine: Examine) -> None:
-    found = examine(CONTRACTED_VISIBLE="all")
+@pytest.mark.parametrize(
+    ("visible", "told"),
+    [
+        ("all", "CONTRACTED_VISIBLE='all' is not a card's number. Fix: unset it for all cards"),
+        ("raises", "its check_environment() raised KeyError: 'raises'. Fix: upgrade the plugin"),
+    ],
+)
+def test_a_variable_of_the_vendors_that_is_wrong_comes_first(examine: Examine, visible: str, told: str) -> None:
+    found = examine(CONTRACTED_VISIBLE=visible)
 
-    told = "CONTRACTED_VISIBLE='all' is not a card's number. Fix: unset it for all cards"
     assert report(found)["environment_problem"] == told
     assert advice(found)[0] == ("wrong", told)
-
-
-def test_environment_check_that_raises_is_told(examine: Examine) -> None:
-    found = examine(CONTRACTED_VISIBLE="raises")
-
-    assert advice(found)[0] == ("wrong", "its check_environment() raised KeyError: 'raises'. Fix: upgrade the plugin")
-
-
-def test_a_machine_that_cannot_be_described_hides_nothing_else(examine: Examine) -> None:
-    found = examine(CONTRACTED_MACHINE="raises")
-
-    told = "its describe_machine() raised OSError: no management library. Fix: upgrade the plugin"
-    assert (report(found)["machine"], report(found)["machine_problem"]) == ({}, told)
-    assert len(report(found)["contract"]["findings"]) == 14
-    assert ("wrong", told) in advice(found)
 
 
 def test_capabilities_that_raise_are_told(write_plugin: Callable[[str, str], Site]) -> None:
@@ -191,15 +193,6 @@ def test_a_machine_that_kills_who_asks_is_told(examine: Examine, deed: str, told
     assert told in advice(found)[0][1]
 
 
-def test_a_call_that_crashes_leaves_what_was_found_before_it(examine: Examine) -> None:
-    found = examine(CONTRACTED_SELF_CHECK="crashes")
-
-    assert len(report(found)["contract"]["findings"]) == 10
-    assert "was killed by SIGBUS while checking its contract" in advice(found)[0][1]
-    what = "its process ended while torch.contracted.self_check was checked; the lines after it were not"
-    assert ("wrong", what) in advice(found)
-
-
 def test_contract_is_not_checked_without_its_software(examine: Examine) -> None:
     found = examine(CONTRACTED_RELEASE="0")
 
@@ -221,14 +214,6 @@ def test_contract_is_checked_without_its_hardware(examine: Examine) -> None:
     assert levels == sorted(levels, key=["wrong", "hardware missing", "note"].index)
     assert "note" in levels  # about the defaults of its Device, which no run here meets
     assert found["exit_code"] == 1  # the contract is wrong, which weighs more
-
-
-def test_a_backend_without_a_contract_has_none(install: Install, without_lightning: Site) -> None:
-    site = beside(without_lightning, *install("acme").folders)
-
-    found = json.loads(northbridge(site, "doctor", "acme", "--json").stdout)
-
-    assert (report(found)["contract"], report(found)["machine"], found["advice"]) == (None, {}, [])
 
 
 def test_a_contract_that_cannot_be_read_is_told_once(install: Install, without_lightning: Site) -> None:

@@ -93,9 +93,9 @@ def test_a_command_from_deep_folders_still_tells_its_script(tmp_path: Path) -> N
     card, script = tmp_path / "card0", tmp_path / ("deep" * 20) / "train.py"
     script.parent.mkdir()
     script.write_text(f"file = open({str(card)!r}, 'w'); print('holds', flush=True); input()")
-    with subprocess.Popen([sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+    with start_python(str(script), stdin=subprocess.PIPE, stderr=None) as holder:
         assert holder.stdout is not None
-        assert holder.stdout.readline() == b"holds\n"
+        assert holder.stdout.readline() == "holds\n"
 
         found = device_users(pattern(tmp_path))
 
@@ -104,14 +104,11 @@ def test_a_command_from_deep_folders_still_tells_its_script(tmp_path: Path) -> N
 
 
 def test_this_process_is_one_too(tmp_path: Path) -> None:
-    with open(tmp_path / "card0", "w"):
-        assert set(device_users(pattern(tmp_path))) == {os.getpid()}
-
-
-def test_where_nobody_holds_any_nothing_is_found(tmp_path: Path) -> None:
     (tmp_path / "card0").touch()
-
     assert device_users(pattern(tmp_path)) == {}
+
+    with open(tmp_path / "card0"):
+        assert set(device_users(pattern(tmp_path))) == {os.getpid()}
 
 
 def test_only_the_cards_of_ones_own_server_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,26 +151,32 @@ def refusal(limit_s: float = 10.0) -> str:
     return str(caught.value)
 
 
-def test_what_it_prints_is_returned_in_the_language_of_programs(tool: Tool) -> None:
-    tool('echo "$1 $LC_ALL"; echo warned >&2')
+@pytest.mark.parametrize(
+    ("script", "printed"),
+    [('echo "$1 $LC_ALL"; echo warned >&2', "-q C\nwarned\n"), ("printf 'card \\377'", "card \ufffd")],
+    ids=["in the language of programs", "not text"],
+)
+def test_what_it_prints_is_returned(tool: Tool, script: str, printed: str) -> None:
+    tool(script)
 
-    assert ask("-q") == "-q C\nwarned\n"
+    assert ask("-q") == printed
 
 
 def test_one_that_is_not_installed_is_not_an_error() -> None:
     assert ask() is None
 
 
-def test_one_that_fails_is_told_with_its_last_words(tool: Tool) -> None:
-    tool("echo starting; echo no driver >&2; exit 3")
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("echo starting; echo no driver >&2; exit 3", "ended with exit code 3 (no driver)"),
+        ("kill -9 $$", "was killed by SIGKILL (no output)"),
+    ],
+)
+def test_one_that_fails_is_told_with_its_last_words(tool: Tool, script: str, told: str) -> None:
+    tool(script)
 
-    assert refusal() == ("`acme-smi -q` ended with exit code 3 (no driver). Fix: check the driver and your permissions")
-
-
-def test_one_that_says_nothing_and_fails_is_told_all_the_same(tool: Tool) -> None:
-    tool("kill -9 $$")
-
-    assert refusal().startswith("`acme-smi -q` was killed by SIGKILL (no output).")
+    assert refusal() == f"`acme-smi -q` {told}. Fix: check the driver and your permissions"
 
 
 def test_one_that_hangs_is_ended_with_what_it_has_started(tool: Tool) -> None:
@@ -197,9 +200,3 @@ def test_one_that_is_not_a_program_of_this_machine_is_told(tool: Tool, tmp_path:
     (tmp_path / "acme-smi").write_bytes(b"\x7fELF nonsense")
 
     assert refusal().startswith("`acme-smi -q` could not be started: [Errno 8] Exec format error")
-
-
-def test_what_is_not_text_is_read_as_far_as_it_goes(tool: Tool) -> None:
-    tool("printf 'card \\377'")
-
-    assert ask() == "card \ufffd"

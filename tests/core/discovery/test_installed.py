@@ -66,17 +66,11 @@ class TestInstalled:
         write_distribution(tmp_path, "northbridge-quartz", "1.0", {GROUP: {"quartz": "northbridge_quartz"}})
         assert names() == sorted([*before, "quartz"])
 
-    def test_they_are_in_the_order_of_their_names(self, install_here: Install) -> None:
-        install_here()
-
-        assert names() == sorted(names())
-
-    def test_listing_imports_no_plugin(self, install_here: Install) -> None:
+    def test_listing_sorts_the_names_and_imports_no_plugin(self, install_here: Install) -> None:
         before = vendors_imported()
         install_here()
 
-        northbridge.installed()
-
+        assert names() == sorted(names())
         assert vendors_imported() == before
 
     def test_a_name_that_two_distributions_claim_is_listed_twice(self, install_here: Install) -> None:
@@ -129,52 +123,36 @@ class TestInstalled:
         )
 
 
-class TestGet:
-    def test_the_plugin_that_was_asked_for_is_imported_and_no_other(self, install_here: Install) -> None:
-        before = vendors_imported()
-        install_here()
+def test_the_plugin_that_was_asked_for_is_imported_and_no_other(install_here: Install) -> None:
+    before = vendors_imported()
+    install_here()
 
-        northbridge.get("acme")
+    backend = northbridge.get("acme")
 
-        assert vendors_imported() - before == {"northbridge_acme"}
-
-    def test_the_parts_are_those_that_the_plugin_declared(self, install_here: Install) -> None:
-        install_here("acme")
-
-        backend = northbridge.get("acme")
-
-        parts = (backend.name, backend.device.type, backend.collective.name, backend.bridge.backend)
-        assert parts == ("acme", "acme", "accl", "acme")
-
-    def test_a_second_call_returns_the_same_backend(self, install_here: Install) -> None:
-        install_here("acme")
-
-        assert northbridge.get("acme") is northbridge.get("acme")
+    assert vendors_imported() - before == {"northbridge_acme"}
+    parts = (backend.name, backend.device.type, backend.collective.name, backend.bridge.backend)
+    assert parts == ("acme", "acme", "accl", "acme")
+    assert northbridge.get("acme") is backend
 
 
 class TestANameThatCannotBeHad:
-    @pytest.mark.parametrize("name", ["cpu_simm", "cpusim", "CPU_SIM"])
-    def test_one_that_is_nearly_right_is_answered_with_the_right_one(self, name: str, nothing_known: None) -> None:
+    @pytest.mark.parametrize(
+        ("name", "hint"),
+        [
+            *((each, "Did you mean 'cpu_sim'?") for each in ("cpu_simm", "cpusim", "CPU_SIM")),
+            ("acne", "Did you mean 'acme'?"),  # the nearest of several
+            ("hal9000", "`northbridge list` says more"),
+        ],
+    )
+    def test_unknown_name_is_answered_with_the_nearest(self, name: str, hint: str, install_here: Install) -> None:
+        install_here("acme", "no_hardware")
+
         with pytest.raises(northbridge.BackendNotFoundError) as caught:
             northbridge.get(name)
 
-        found = ", ".join(names())
-        assert str(caught.value) == (f"no backend {name!r} is installed; found {found}. Did you mean 'cpu_sim'?")
+        assert str(caught.value) == f"no backend {name!r} is installed; found {', '.join(names())}. {hint}"
         assert caught.value.backend == name
-
-    def test_the_nearest_of_several_is_meant(self, install_here: Install) -> None:
-        install_here("acme", "no_hardware")
-
-        with pytest.raises(northbridge.BackendNotFoundError, match=r"Did you mean 'acme'\?$"):
-            northbridge.get("acne")
-
-    def test_unlike_name_is_answered_with_the_list_command(self, nothing_known: None) -> None:
-        with pytest.raises(northbridge.BackendNotFoundError) as caught:
-            northbridge.get("hal9000")
-
-        assert str(caught.value) == (
-            f"no backend 'hal9000' is installed; found {', '.join(names())}. `northbridge list` says more"
-        )
+        assert isinstance(caught.value, LookupError)
 
     def test_backend_of_another_distribution_is_answered_with_it(
         self, nothing_known: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -199,36 +177,43 @@ class TestANameThatCannotBeHad:
         with pytest.raises(northbridge.BackendNotFoundError, match=r"is installed; found none\. `northbridge list`"):
             northbridge.get("cpu_sim")
 
-    def test_it_is_a_lookup_error(self, nothing_known: None) -> None:
-        with pytest.raises(LookupError):
-            northbridge.get("hal9000")
-
-    def test_one_that_two_distributions_claim_names_both(self, install_here: Install) -> None:
-        install_here("double_one", "double_two")
-
-        with pytest.raises(northbridge.BackendConflictError) as caught:
-            northbridge.get("double")
-
-        assert str(caught.value) == (
-            "backend 'double' is installed twice: northbridge-double-one 1.0 and northbridge-double-two 2.0. Fix:"
-            " uninstall one"
-        )
-
-    def test_one_that_is_lightnings_own_is_refused(self, install_here: Install) -> None:
-        install_here("takes_cuda")
-
-        with pytest.raises(northbridge.BackendNameError) as caught:
-            northbridge.get("cuda")
-
-        assert str(caught.value) == (
-            "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's own word. Fix: uninstall"
-            " northbridge-takes-cuda"
-        )
-
-    @pytest.mark.parametrize("vendors", [("double_one", "double_two"), ("takes_cuda",)])
-    def test_neither_disturbs_the_others(self, vendors: tuple[str, ...], install_here: Install) -> None:
+    @pytest.mark.parametrize(
+        ("vendors", "name", "kind", "told"),
+        [
+            (
+                ("double_one", "double_two"),
+                *("double", northbridge.BackendConflictError),
+                (
+                    "backend 'double' is installed twice: northbridge-double-one 1.0 and northbridge-double-two 2.0."
+                    " Fix: uninstall one"
+                ),
+            ),
+            (
+                ("takes_cuda",),
+                *("cuda", northbridge.BackendNameError),
+                (
+                    "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's own word. Fix:"
+                    " uninstall northbridge-takes-cuda"
+                ),
+            ),
+        ],
+        ids=["claimed twice", "Lightning's own"],
+    )
+    def test_a_name_that_a_plugin_may_not_have(
+        self,
+        vendors: tuple[str, ...],
+        name: str,
+        kind: type[northbridge.BackendError],
+        told: str,
+        install_here: Install,
+    ) -> None:
+        """It disturbs no other."""
         install_here(*vendors, "acme")
 
+        with pytest.raises(kind) as caught:
+            northbridge.get(name)
+
+        assert str(caught.value) == told
         assert (northbridge.get("cpu_sim").name, northbridge.get("acme").name) == ("cpu_sim", "acme")
 
 
@@ -246,24 +231,15 @@ class TestSwitchedOff:
         )
 
     def test_one_that_was_used_is_refused_too(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It stays listed, and the others stay on."""
         install_here("acme")
         northbridge.get("acme")
         monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
 
         with pytest.raises(northbridge.BackendDisabledError):
             northbridge.get("acme")
-
-    def test_the_others_stay_on(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-        install_here("acme")
-        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
-
-        assert northbridge.get("cpu_sim").name == "cpu_sim"
-
-    def test_it_stays_listed(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-        install_here("acme")
-        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
-
         assert "acme" in names()
+        assert northbridge.get("cpu_sim").name == "cpu_sim"
 
     def test_a_name_that_is_claimed_twice_is_off(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
         install_here("double_one", "double_two")
@@ -327,9 +303,6 @@ def test_messages_call_a_backend_by_its_name_and_origin(install_here: Install) -
     install_here("acme")
 
     assert describe("acme") == "backend 'acme' (northbridge-acme 0.1.0)"
-
-
-def test_unannounced_backend_is_described_by_its_name(nothing_known: None) -> None:
     assert describe("hal9000") == "backend 'hal9000'"
 
 

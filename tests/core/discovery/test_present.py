@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -89,40 +90,37 @@ class TestTheChild:
 
         assert install("acme").answer(program) == 2
 
-    def test_a_driver_that_ends_the_process_is_survived(self, install_here: Install) -> None:
-        install_here("probe_exits")
+    @pytest.mark.parametrize(
+        ("name", "told"),
+        [
+            (
+                "probe_exits",
+                (
+                    "{asking} ended with exit code 7 (acme: firmware 0x0 is not supported). Fix: match the driver to"
+                    f" this torch, or {SWITCH}"
+                ),
+            ),
+            (
+                "probe_crashes",
+                f"{{asking}} was killed by SIGSEGV (no output). Fix: match the driver to this torch, or {SWITCH}",
+            ),
+            (
+                "load_raises",  # as it is told here
+                (
+                    "its software failed to load: OSError: libacme.so.3: undefined symbol: _ZN2at4meltE. Fix: match it"
+                    " to this torch and driver"
+                ),
+            ),
+        ],
+    )
+    def test_a_driver_that_fails_is_survived(self, install_here: Install, name: str, told: str) -> None:
+        install_here(name)
 
         with pytest.raises(northbridge.DetectionError) as caught:
-            detect(northbridge.get("probe_exits"))
+            detect(northbridge.get(name))
 
-        assert str(caught.value) == (
-            "backend 'probe_exits' (northbridge-probe-exits 1.2.3): the process that asked for its devices ended with"
-            " exit code 7 (acme: firmware 0x0 is not supported). Fix: match the driver to this torch, or "
-            + SWITCH.format(name="probe_exits")
-        )
-
-    def test_a_driver_that_crashes_is_survived(self, install_here: Install) -> None:
-        install_here("probe_crashes")
-
-        with pytest.raises(northbridge.DetectionError) as caught:
-            detect(northbridge.get("probe_crashes"))
-
-        assert str(caught.value) == (
-            "backend 'probe_crashes' (northbridge-probe-crashes 1.2.3): the process that asked for its devices was"
-            " killed by SIGSEGV (no output). Fix: match the driver to this torch, or "
-            + SWITCH.format(name="probe_crashes")
-        )
-
-    def test_software_that_does_not_load_is_told_as_it_is_told_here(self, install_here: Install) -> None:
-        install_here("load_raises")
-
-        with pytest.raises(northbridge.DetectionError) as caught:
-            detect(northbridge.get("load_raises"))
-
-        assert str(caught.value) == (
-            "backend 'load_raises' (northbridge-load-raises 1.2.3): its software failed to load: OSError:"
-            " libacme.so.3: undefined symbol: _ZN2at4meltE. Fix: match it to this torch and driver"
-        )
+        said = told.format(asking="the process that asked for its devices", name=name)
+        assert str(caught.value) == f"backend {name!r} (northbridge-{name.replace('_', '-')} 1.2.3): {said}"
 
 
 ANSWERING = """#!/bin/sh
@@ -168,25 +166,26 @@ class TestAChildThatIsAScript:
 
         assert count_in_child(northbridge.get("acme")) == 3
 
-    @pytest.mark.parametrize("printed", ["2", '{"devices": 64}', 'northbridge found {"devices": 64}'])
-    def test_a_driver_that_prints_and_dies_is_not_an_answer(
-        self, child_that: Callable[[str], None], printed: str
+    @pytest.mark.parametrize(
+        ("does", "told"),
+        [
+            *(
+                (f"echo '{each}'; exit 4", "code 4 (no output)")
+                for each in ("2", '{"devices": 64}', "a {'devices': 64}")
+            ),
+            ("exit 0", "code 0 (no output)"),
+            (
+                "echo 'Traceback (most recent call last):' >&2; echo 'RuntimeError: ioctl 7' >&2; exit 1",
+                "code 1 (RuntimeError: ioctl 7)",  # the last line
+            ),
+        ],
+    )
+    def test_a_driver_that_ends_the_process_has_not_answered(
+        self, child_that: Callable[[str], None], does: str, told: str
     ) -> None:
-        child_that(f"echo '{printed}'; exit 4")
+        child_that(does)
 
-        with pytest.raises(northbridge.DetectionError, match=r"ended with exit code 4 \(no output\)"):
-            count_in_child(northbridge.get("acme"))
-
-    def test_a_driver_that_ends_the_process_has_not_answered(self, child_that: Callable[[str], None]) -> None:
-        child_that("exit 0")
-
-        with pytest.raises(northbridge.DetectionError, match=r"ended with exit code 0 \(no output\)"):
-            count_in_child(northbridge.get("acme"))
-
-    def test_of_a_traceback_the_last_line_is_told(self, child_that: Callable[[str], None]) -> None:
-        child_that("echo 'Traceback (most recent call last):' >&2; echo 'RuntimeError: ioctl 7' >&2; exit 1")
-
-        with pytest.raises(northbridge.DetectionError, match=r"ended with exit code 1 \(RuntimeError: ioctl 7\)"):
+        with pytest.raises(northbridge.DetectionError, match=re.escape(f"ended with exit {told}")):
             count_in_child(northbridge.get("acme"))
 
     def test_a_starved_child_is_asked_once_more(
@@ -199,30 +198,34 @@ class TestAChildThatIsAScript:
         assert count_in_child(northbridge.get("acme")) == 3
         assert limits == [20.0, 60.0]
 
-    def test_a_hanging_child_is_tried_twice(
-        self, child_that: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("does", "little_s", "waited", "limits", "told"),
+        [
+            ("sleep 600", 5.0, {"first": 0.1, "second": 0.1}, [20.0, 60.0], "20 s, and in a second try than 60 s."),
+            # Also if another process, which it has started, does the work.
+            ("(while :; do :; done) & wait", 0.05, {"first": 1.0}, [20.0], "20 s. Fix: try when"),
+        ],
+        ids=["sleeps", "computes"],
+    )
+    def test_a_hanging_child_is_tried_again_unless_it_computes(
+        self,
+        child_that: Callable[[str], None],
+        monkeypatch: pytest.MonkeyPatch,
+        does: str,
+        little_s: float,
+        waited: dict[str, float],
+        limits: list[float],
+        told: str,
     ) -> None:
-        child_that("sleep 600")
-        limits = spy_on_limits(monkeypatch, first=0.1, second=0.1)
+        child_that(does)
+        monkeypatch.setattr(question, "LITTLE_CPU_S", little_s)
+        given = spy_on_limits(monkeypatch, **waited)
 
-        with pytest.raises(northbridge.DetectionError, match=r"took longer than 20 s, and in a second try than 60 s\."):
+        with pytest.raises(northbridge.DetectionError, match=re.escape(f"took longer than {told}")):
             count_in_child(northbridge.get("acme"))
 
-        assert limits == [20.0, 60.0]
+        assert given == limits
         assert question.longest(20.0) + 2.0 <= 90.0
-
-    def test_a_child_that_computes_is_tried_once(
-        self, child_that: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Also if another process, which it has started, does the work."""
-        child_that("(while :; do :; done) & wait")
-        monkeypatch.setattr(question, "LITTLE_CPU_S", 0.05)
-        limits = spy_on_limits(monkeypatch, first=1.0)
-
-        with pytest.raises(northbridge.DetectionError, match=r"took longer than 20 s\. Fix: try when"):
-            count_in_child(northbridge.get("acme"))
-
-        assert limits == [20.0]
 
     def test_where_no_python_can_be_started_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
@@ -334,26 +337,22 @@ class TestTheVendorsOwnDetect:
         assert detect(backend_that(lambda: 3)) == 3
 
     @pytest.mark.parametrize(
-        ("error", "told"), [(OSError("no such ioctl"), "OSError: no such ioctl"), (SystemExit(2), "SystemExit: 2")]
+        ("answer", "told"),
+        [
+            (OSError("no such ioctl"), "raised OSError: no such ioctl"),
+            (SystemExit(2), "raised SystemExit: 2"),
+            *((each, f"returned {each!r}, not a count") for each in ("2", -1, 1.5, True)),
+        ],
     )
-    def test_what_it_raises_is_told(self, error: BaseException, told: str) -> None:
+    def test_what_is_not_a_count_is_refused(self, answer: object, told: str) -> None:
+        fails = isinstance(answer, BaseException)
         with pytest.raises(northbridge.DetectionError) as caught:
-            detect(backend_that(raises(error)))
+            detect(backend_that(raises(answer) if isinstance(answer, BaseException) else lambda: answer))
 
         assert str(caught.value) == (
-            f"backend 'tested': detect() raised {told}. Fix: upgrade it, or set NORTHBRIDGE_DISABLE=tested"
+            f"backend 'tested': detect() {told}. Fix: upgrade it, or set NORTHBRIDGE_DISABLE=tested"
         )
-        assert caught.value.__cause__ is error
-
-    @pytest.mark.parametrize("answer", ["2", -1, 1.5, True])
-    def test_what_is_not_a_count_is_refused(self, answer: object) -> None:
-        with pytest.raises(northbridge.DetectionError) as caught:
-            detect(backend_that(lambda: answer))
-
-        assert str(caught.value) == (
-            f"backend 'tested': detect() returned {answer!r}, not a count. Fix: upgrade it, or set"
-            " NORTHBRIDGE_DISABLE=tested"
-        )
+        assert caught.value.__cause__ is (answer if fails else None)
 
     def test_an_error_of_ours_passes_as_it_is(self) -> None:
         error = northbridge.HardwareMissingError("plug it in", backend="tested")
@@ -413,16 +412,8 @@ class Software(northbridge.Bridge):
         """Load nothing: these tests ask."""
 
 
-class ToyDevice(northbridge.Device):
-    type = "tested"
-
-
-class ToyCollective(northbridge.Collective):
-    name = "tested"
-
-
 def backend_of(bridge: northbridge.Bridge) -> northbridge.Backend:
-    return northbridge.Backend("tested", ToyDevice(), ToyCollective(), bridge)
+    return northbridge.Backend("tested", Card(), CCL(), bridge)
 
 
 @pytest.fixture
@@ -438,40 +429,21 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_a_child_is_asked_about_the_backend(asked: list[str]) -> None:
-    assert detect(backend_of(Software())) == 3
-    assert asked == ["tested"]
+@pytest.mark.parametrize(
+    ("package", "count"),
+    [
+        (None, 3),
+        ("json", 3),
+        ("json.there_is_no_such_module", 3),  # the child knows more, because subpackages are not imported to look
+        ("torch_hal9000", 0),
+        ("hal9000_frameworks.torch", 0),
+    ],
+)
+def test_a_child_is_asked_where_the_package_is_installed(asked: list[str], package: str | None, count: int) -> None:
+    bridge = type("Packaged", (Software,), {"package": package})()
 
-
-def test_where_the_package_is_installed_a_child_is_asked(asked: list[str]) -> None:
-    class Installed(Software):
-        package = "json"
-
-    assert detect(backend_of(Installed())) == 3
-
-
-def test_where_the_package_is_not_installed_nobody_is_asked(asked: list[str]) -> None:
-    class Missing(Software):
-        package = "torch_hal9000"
-
-    assert detect(backend_of(Missing())) == 0
-    assert asked == []
-
-
-def test_missing_parent_package_asks_no_child(asked: list[str]) -> None:
-    class Missing(Software):
-        package = "hal9000_frameworks.torch"
-
-    assert detect(backend_of(Missing())) == 0
-    assert asked == []
-
-
-def test_subpackages_are_not_imported_to_look(asked: list[str]) -> None:
-    class Beneath(Software):
-        package = "json.there_is_no_such_module"
-
-    assert detect(backend_of(Beneath())) == 3  # the child knows more
-    assert asked == ["tested"]
+    assert detect(backend_of(bridge)) == count
+    assert asked == (["tested"] if count else [])
 
 
 def test_every_count_is_checked(asked: list[str]) -> None:

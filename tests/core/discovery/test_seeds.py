@@ -44,28 +44,20 @@ def seeds(backend: Backend) -> list[int]:
     return backend.device.seeds
 
 
-def test_a_seed_that_was_set_reaches_the_chip(backend: Backend) -> None:
-    torch.manual_seed(7)
+def test_only_a_seed_that_was_set_reaches_the_chip(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("northbridge.autoload._seed_at_import", torch.initial_seed())
+    assert (seed_since_import(), seeds(backend)) == (None, [])
 
+    torch.manual_seed(7)
     assert seeds(backend) == [7]
 
 
-def test_a_seed_that_nobody_set_does_not(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("northbridge.autoload._seed_at_import", torch.initial_seed())
-
-    assert seed_since_import() is None
-    assert seeds(backend) == []
-
-
-def test_a_chip_that_torch_knew_keeps_its_seed(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "ghost", ModuleType("torch.ghost"), raising=False)
+def test_known_chips_and_those_without_generators_keep_theirs(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(7)
-
-    assert seeds(backend) == []
-
-
-def test_a_chip_without_generators_is_left_alone(backend: Backend) -> None:
     denied = replace(backend.capabilities, random_numbers=no("it draws none"))
-    torch.manual_seed(7)
-
     assert seeds(replace(backend, capabilities=denied)) == []
+
+    monkeypatch.setattr(torch, "ghost", ModuleType("torch.ghost"), raising=False)
+    assert seeds(backend) == []

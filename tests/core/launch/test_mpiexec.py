@@ -1,4 +1,4 @@
-"""The variables of mpiexec's launchers: which of them start ranks, and contradictions among them."""
+"""The variables of mpiexec's launchers, contradictions among them, and where the ranks of a job meet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from collections.abc import Mapping
 import pytest
 
 from northbridge.errors import ClusterError
-from northbridge.launch.mpiexec import Place, find_place, infer_shape, starts_ranks
+from northbridge.launch.mpiexec import (
+    DEFAULT_PORT,
+    Place,
+    find_address,
+    find_place,
+    find_port,
+    infer_shape,
+    starts_ranks,
+)
 
 HOST = f"host {socket.gethostname()}"
 OMPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}
@@ -20,24 +28,20 @@ DAEMON = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODE
 SCRIPT = {"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}
 
 
-@pytest.mark.parametrize("environ", [OMPI, PMI, PALS, MV2, {"PMIX_RANK": "1"}, {**PALS, **PMI, "PMIX_RANK": "1"}])
-def test_each_launcher_starts_ranks(environ: Mapping[str, str]) -> None:
-    assert starts_ranks(environ)
-
-
-@pytest.mark.parametrize("environ", [{}, {"PMI_RANK": "0", "PMI_SIZE": "1"}, {"PMI_SIZE": "4"}, STEP])
-def test_a_process_on_its_own_is_not_mpiexecs(environ: Mapping[str, str]) -> None:
-    assert not starts_ranks(environ)
-
-
-@pytest.mark.parametrize("inside", [SCRIPT, DAEMON], ids=["script", "daemon"])
-def test_mpiexec_starts_ranks_in_a_job_of_slurm(inside: Mapping[str, str]) -> None:
-    assert starts_ranks({**inside, **PMI})
-
-
-def test_srun_starts_ranks_with_the_variables_of_pmi() -> None:
-    assert not starts_ranks({**STEP, **PMI})
-    assert not starts_ranks({**STEP, **PALS, "PMIX_RANK": "1"})
+@pytest.mark.parametrize(
+    ("environ", "starts"),
+    [
+        *((each, True) for each in (OMPI, PMI, PALS, MV2, {"PMIX_RANK": "1"}, {**PALS, **PMI, "PMIX_RANK": "1"})),
+        # A process on its own.
+        *((each, False) for each in ({}, {"PMI_RANK": "0", "PMI_SIZE": "1"}, {"PMI_SIZE": "4"}, STEP)),
+        # mpiexec in a job of SLURM, from its script or by its daemon.
+        *(({**SCRIPT, **PMI}, True), ({**DAEMON, **PMI}, True)),
+        # srun, with the variables of PMI and PALS.
+        *(({**STEP, **PMI}, False), ({**STEP, **PALS, "PMIX_RANK": "1"}, False)),
+    ],
+)
+def test_mpiexec_starts_ranks(environ: Mapping[str, str], starts: bool) -> None:
+    assert starts_ranks(environ) is starts
 
 
 def refused(environ: Mapping[str, str]) -> ClusterError:
@@ -46,32 +50,35 @@ def refused(environ: Mapping[str, str]) -> ClusterError:
     return caught.value
 
 
-def test_a_launcher_that_all_others_contradict_is_left_over() -> None:
-    error = refused({**PALS, **PMI, **OMPI, "OMPI_COMM_WORLD_RANK": "3"})
-
-    assert error.variable == "OMPI_COMM_WORLD_RANK"
-    assert str(error) == (
-        f"OMPI_COMM_WORLD_RANK='3' contradicts PALS_RANKID='1' on {HOST}: Open MPI's is left over. Fix: unset"
-        " OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE"
-    )
+LEFT_OVER = f"on {HOST}: Open MPI's is left over. Fix: unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE"
 
 
-def test_two_launchers_that_disagree_are_both_named() -> None:
-    error = refused({**OMPI, **PMI, "PMI_SIZE": "2"})
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        (
+            {**PALS, **PMI, **OMPI, "OMPI_COMM_WORLD_RANK": "3"},
+            f"OMPI_COMM_WORLD_RANK='3' contradicts PALS_RANKID='1' {LEFT_OVER}",
+        ),
+        (
+            {**STEP, **OMPI, "OMPI_COMM_WORLD_SIZE": "8"},
+            f"OMPI_COMM_WORLD_SIZE='8' contradicts SLURM_STEP_NUM_TASKS='4' {LEFT_OVER}",
+        ),
+        (
+            {**OMPI, **PMI, "PMI_SIZE": "2"},
+            (
+                f"PMI_SIZE='2' contradicts OMPI_COMM_WORLD_SIZE='4' on {HOST}: one is left over. Fix: unset the"
+                " variables of Open MPI or PMI, whichever did not start this process"
+            ),
+        ),
+    ],
+    ids=["by all others", "by srun", "by one other"],
+)
+def test_a_launcher_that_is_contradicted_is_left_over(environ: Mapping[str, str], told: str) -> None:
+    error = refused(environ)
 
-    assert str(error) == (
-        f"PMI_SIZE='2' contradicts OMPI_COMM_WORLD_SIZE='4' on {HOST}: one is left over. Fix: unset the variables of"
-        " Open MPI or PMI, whichever did not start this process"
-    )
-
-
-def test_a_variable_that_contradicts_srun_is_left_over() -> None:
-    error = refused({**STEP, **OMPI, "OMPI_COMM_WORLD_SIZE": "8"})
-
-    assert str(error) == (
-        f"OMPI_COMM_WORLD_SIZE='8' contradicts SLURM_STEP_NUM_TASKS='4' on {HOST}: Open MPI's is left over. Fix: unset"
-        " OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE"
-    )
+    assert str(error) == told
+    assert told.startswith(f"{error.variable}=")
 
 
 @pytest.mark.parametrize("environ", [{**PMI, "PMI_RANK": "one"}, {**STEP, **PMI, "SLURM_PROCID": ""}])
@@ -87,27 +94,21 @@ def hydra(rank: int, **changes: str) -> dict[str, str]:
     return {"PMI_RANK": str(rank), "PMI_SIZE": "4", **local, **changes}
 
 
-def test_ranks_are_numbered_node_by_node() -> None:
-    assert [find_place(hydra(rank), 2, 2) for rank in range(4)] == [
-        Place(rank, 4, rank % 2, rank // 2) for rank in range(4)
-    ]
-
-
-def test_the_list_of_nodes_decides_for_ranks_in_turn() -> None:
-    environ = {**hydra(1), "MPI_LOCALRANKID": "0", **HERE}
-
-    assert find_place(environ, 2, 2) == Place(1, 4, 0, 1)
-
-
-def test_pmix_needs_the_list_of_nodes_alone() -> None:
-    assert find_place({"PMIX_RANK": "3", **HERE}, 2, 2) == Place(3, 4, 1, 1)
-    assert find_place({"PMIX_RANK": "3"}, 1, 4) == Place(3, 4, 3, 0)
-
-
-def test_pals_numbers_the_nodes() -> None:
-    environ = {"PALS_RANKID": "2", "PALS_LOCAL_RANKID": "1", "PALS_NODEID": "0", "PALS_LOCAL_SIZE": "2"}
-
-    assert find_place(environ, 2, 2) == Place(2, 4, 1, 0)
+@pytest.mark.parametrize(
+    ("environ", "nodes", "devices", "place"),
+    [
+        *((hydra(rank), 2, 2, Place(rank, 4, rank % 2, rank // 2)) for rank in range(4)),  # node by node
+        ({**hydra(1), "MPI_LOCALRANKID": "0", **HERE}, 2, 2, Place(1, 4, 0, 1)),  # in turn: the list decides
+        ({"PMIX_RANK": "3", **HERE}, 2, 2, Place(3, 4, 1, 1)),
+        ({"PMIX_RANK": "3"}, 1, 4, Place(3, 4, 3, 0)),
+        (
+            {"PALS_RANKID": "2", "PALS_LOCAL_RANKID": "1", "PALS_NODEID": "0", "PALS_LOCAL_SIZE": "2"},
+            *(2, 2, Place(2, 4, 1, 0)),
+        ),
+    ],
+)
+def test_a_place_is_found(environ: dict[str, str], nodes: int, devices: int, place: Place) -> None:
+    assert find_place(environ, nodes, devices) == place
 
 
 def test_the_sizes_say_how_many_nodes() -> None:
@@ -138,32 +139,84 @@ def test_numbers_that_the_run_does_not_have_are_refused(name: str, text: str, ru
     assert caught.value.variable == name
 
 
-def test_ranks_in_turn_need_the_list_of_nodes() -> None:
+UNKNOWN = f" on {HOST}: its node is unknown. Fix: number the ranks node by node, as `mpiexec -ppn` does"
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        (hydra(1, MPI_LOCALRANKID="0"), f"PMI_RANK='1'{UNKNOWN}"),
+        ({"PMIX_RANK": "0"}, f"PMIX_RANK='0'{UNKNOWN}"),
+        ({"PMIX_RANK": "1", **HERE}, f"PMIX_RANK='1'{UNKNOWN}"),  # of another node
+        (hydra(1, OMPI_COMM_WORLD_SIZE="2"), "PMI_SIZE='4' contradicts OMPI_COMM_WORLD_SIZE='2'"),
+        ({}, f"no variable of mpiexec has the rank, on {HOST}. Fix: start with `mpiexec -n 4`, 2 on each node"),
+    ],
+)
+def test_a_place_that_is_unknown_is_refused(environ: Mapping[str, str], told: str) -> None:
     with pytest.raises(ClusterError) as caught:
-        find_place(hydra(1, MPI_LOCALRANKID="0"), 2, 2)
+        find_place(environ, 2, 2)
 
-    assert str(caught.value) == (
-        f"PMI_RANK='1' on {HOST}: its node is unknown. Fix: number the ranks node by node, as `mpiexec -ppn` does"
-    )
+    assert str(caught.value).startswith(told)
 
 
-def test_launchers_that_disagree_are_refused() -> None:
-    with pytest.raises(ClusterError, match="PMI_SIZE='4' contradicts OMPI_COMM_WORLD_SIZE='2'"):
-        find_place(hydra(1, OMPI_COMM_WORLD_SIZE="2"), 2, 2)
+THIS = socket.gethostname()
+FIX = "export MASTER_ADDR=<the address of rank 0's node>"
 
 
-def test_a_run_without_mpiexec_is_refused() -> None:
-    with pytest.raises(
-        ClusterError, match=r"no variable of mpiexec has the rank, on .* Fix: start with `mpiexec -n 4`"
-    ):
-        find_place({}, 2, 2)
+@pytest.mark.parametrize(
+    ("environ", "port"),
+    [
+        ({"PBS_JOBID": "1234567.server"}, 19567),
+        ({"PBS_JOBID": "12[3].server"}, 15123),
+        ({"SLURM_JOB_ID": "42"}, 15042),
+        ({"SLURM_JOB_ID": "42", "MASTER_PORT": "29400"}, 29400),
+        ({}, DEFAULT_PORT),
+    ],
+)
+def test_the_port_follows_from_the_job(environ: Mapping[str, str], port: int) -> None:
+    assert find_port(environ) == port
 
 
-def test_pmix_without_the_list_of_nodes_is_refused() -> None:
-    with pytest.raises(ClusterError, match="its node is unknown"):
-        find_place({"PMIX_RANK": "0"}, 2, 2)
+def test_a_port_must_be_a_number() -> None:
+    with pytest.raises(ClusterError, match=r"MASTER_PORT='x' on .* is not a number. Fix: unset it"):
+        find_port({"MASTER_PORT": "x"})
 
 
-def test_a_rank_of_another_node_is_refused() -> None:
-    with pytest.raises(ClusterError, match=r"PMIX_RANK='1' on .*: its node is unknown"):
-        find_place({"PMIX_RANK": "1", **HERE}, 2, 2)
+def test_rank_0_is_on_the_first_node() -> None:
+    listed = {"SLURM_JOB_NODELIST": f"{THIS},n2"}
+
+    assert find_address(listed, rank=0, nodes=2) == THIS
+    assert find_address({**listed, "MASTER_ADDR": "n7"}, rank=0, nodes=2) == "n7"
+    assert find_address({"SLURM_JOB_NODELIST": "n[1-2]"}, rank=0, nodes=1) == "127.0.0.1"
+
+
+def test_a_step_of_slurm_meets_on_its_own_first_node() -> None:
+    step = {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_STEP_NODELIST": "n[2-3]", "SLURMD_NODENAME": "n3"}
+
+    assert find_address(step, rank=1, nodes=2, srun=True) == "n2"
+    assert find_address(step, rank=1, nodes=1, srun=True) == "n2"
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        ({}, f"MASTER_ADDR, PBS_NODEFILE and SLURM_JOB_NODELIST are not set on host {THIS}. Fix: {FIX}"),
+        (
+            {"SLURM_JOB_NODELIST": THIS},
+            f"SLURM_JOB_NODELIST='{THIS}' names 1 nodes, not num_nodes=2. Fix: change num_nodes=, or {FIX}",
+        ),
+        (
+            {"SLURM_JOB_NODELIST": f"n1,{THIS}"},
+            f"SLURM_JOB_NODELIST='n1,{THIS}' begins with n1, but rank 0 is on host {THIS}. Fix: {FIX}",
+        ),
+        (
+            {"SLURM_JOB_NODELIST": "203.0.113.[1-2]"},
+            "SLURM_JOB_NODELIST='203.0.113.[1-2]' names 203.0.113.1, 203.0.113.2, not",
+        ),
+    ],
+)
+def test_a_list_on_which_no_rank_would_meet_is_refused(environ: Mapping[str, str], says: str) -> None:
+    with pytest.raises(ClusterError) as caught:
+        find_address(environ, rank=0, nodes=2)
+
+    assert str(caught.value).startswith(says)

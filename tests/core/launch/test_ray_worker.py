@@ -59,76 +59,74 @@ def tell(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         each.close()
 
 
-class TestChoice:
-    def test_given_device_that_alone_is_visible_is_the_first(self, tell: Any, acme: northbridge.Backend) -> None:
-        tell(["5"])
+@pytest.mark.parametrize(("visible", "index"), [(1, 0), (8, 5)], ids=["alone", "beside others"])
+def test_given_device_has_its_index(tell: Any, acme: northbridge.Backend, visible: int, index: int) -> None:
+    tell(["5"])
 
-        assert ray_worker.devices_of_worker(acme, 1) == [0]
+    assert ray_worker.devices_of_worker(acme, visible) == [index]
 
-    def test_given_device_beside_visible_others_has_its_index(self, tell: Any, acme: northbridge.Backend) -> None:
-        tell(["5"])
 
-        assert ray_worker.devices_of_worker(acme, 8) == [5]
+def test_counted_devices_are_the_first_free(tell: Any, acme: northbridge.Backend) -> None:
+    """A worker keeps its devices until it ends."""
+    tell(**{acme.name.upper(): 2.0})
+    assert ray_worker.devices_of_worker(acme, 4) == ray_worker.devices_of_worker(acme, 4) == [0, 1]
+    tell(**{acme.name: 1.0})  # another worker
+    assert ray_worker.devices_of_worker(acme, 4) == [2]
+    for each in ray_worker._sockets:
+        each.close()
+    tell(**{acme.name: 1.0})
+    assert ray_worker.devices_of_worker(acme, 4) == [0]
 
-    def test_counted_devices_are_the_first_free(self, tell: Any, acme: northbridge.Backend) -> None:
-        tell(**{acme.name.upper(): 2.0})
-        first = ray_worker.devices_of_worker(acme, 4)
-        tell(**{acme.name: 1.0})  # another worker
 
-        assert (first, ray_worker.devices_of_worker(acme, 4)) == ([0, 1], [2])
+def test_worker_without_devices_gets_as_many_as_it_needs(tell: Any, acme: northbridge.Backend) -> None:
+    tell()
 
-    def test_worker_keeps_its_devices(self, tell: Any, acme: northbridge.Backend) -> None:
-        tell(**{acme.name: 1.0})
+    assert ray_worker.devices_of_worker(acme, 4) == []
+    assert ray_worker.devices_of_worker(acme, 4, at_least=1) == [0]
 
-        assert ray_worker.devices_of_worker(acme, 4) == ray_worker.devices_of_worker(acme, 4) == [0]
 
-    def test_worker_without_devices_gets_as_many_as_it_needs(self, tell: Any, acme: northbridge.Backend) -> None:
-        tell()
+@pytest.mark.parametrize(
+    ("ids", "resources", "told"),
+    [
+        (
+            ["3"],
+            None,
+            (
+                "process {pid} holds device 3 of {name!r}, which Ray gave this worker. Fix: end it, or give each Ray"
+                " node its own devices"
+            ),
+        ),
+        (
+            None,
+            1.0,
+            (
+                "Ray workers (process {pid}) hold 1 of 1 devices of {name!r}, and this one needs 1. Fix: start Ray with"
+                " resources={{{name!r}: 1}}"
+            ),
+        ),
+    ],
+    ids=["given", "counted"],
+)
+def test_device_of_another_names_the_holder(
+    tell: Any, acme: northbridge.Backend, ids: list[str] | None, resources: float | None, told: str
+) -> None:
+    asked = {} if resources is None else {acme.name: resources}
+    tell(ids, **asked)
+    ray_worker.devices_of_worker(acme, 1)
+    tell(ids, **asked)
 
-        assert ray_worker.devices_of_worker(acme, 4) == []
-        assert ray_worker.devices_of_worker(acme, 4, at_least=1) == [0]
-
-    def test_devices_are_free_when_their_worker_has_ended(self, tell: Any, acme: northbridge.Backend) -> None:
-        tell(**{acme.name: 1.0})
+    with pytest.raises(northbridge.DeviceBusyError) as caught:
         ray_worker.devices_of_worker(acme, 1)
-        for each in ray_worker._sockets:
-            each.close()
-        tell(**{acme.name: 1.0})
-
-        assert ray_worker.devices_of_worker(acme, 1) == [0]
+    assert str(caught.value) == told.format(pid=os.getpid(), name=acme.name)
 
 
-class TestErrors:
-    def test_given_device_of_another_names_the_holder(self, tell: Any, acme: northbridge.Backend) -> None:
-        tell(["3"])
-        ray_worker.devices_of_worker(acme, 1)
-        tell(["3"])
+def test_part_of_a_device_is_refused(tell: Any, acme: northbridge.Backend) -> None:
+    tell(**{acme.name: 0.5})
 
-        with pytest.raises(northbridge.DeviceBusyError) as caught:
-            ray_worker.devices_of_worker(acme, 1)
-        assert str(caught.value) == (
-            f"process {os.getpid()} holds device 3 of {acme.name!r}, which Ray gave this worker. Fix: end it, or give"
-            " each Ray node its own devices"
-        )
-
-    def test_too_many_workers_are_told_of_the_resource(self, tell: Any, acme: northbridge.Backend) -> None:
-        tell(**{acme.name: 1.0})
-        ray_worker.devices_of_worker(acme, 1)
-        tell(**{acme.name: 1.0})
-
-        with pytest.raises(northbridge.DeviceBusyError) as caught:
-            ray_worker.devices_of_worker(acme, 1)
-        assert str(caught.value) == (
-            f"Ray workers (process {os.getpid()}) hold 1 of 1 devices of {acme.name!r}, and this one needs 1. Fix:"
-            f" start Ray with resources={{{acme.name!r}: 1}}"
-        )
-
-    def test_part_of_a_device_is_refused(self, tell: Any, acme: northbridge.Backend) -> None:
-        tell(**{acme.name: 0.5})
-
-        with pytest.raises(northbridge.DevicesError) as caught:
-            ray_worker.devices_of_worker(acme, 4)
-        assert str(caught.value) == "Ray gave this worker 0.5 devices. Fix: ask for whole ones"
+    with pytest.raises(
+        northbridge.DevicesError, match=r"^Ray gave this worker 0\.5 devices\. Fix: ask for whole ones$"
+    ):
+        ray_worker.devices_of_worker(acme, 4)
 
 
 def test_driver_is_not_a_worker(tell: Any, monkeypatch: pytest.MonkeyPatch) -> None:

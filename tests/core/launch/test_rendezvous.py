@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
@@ -32,6 +33,13 @@ def port(monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
     monkeypatch.setattr(rendezvous, "_REACH_SECONDS", 1.0)
     return port
+
+
+@pytest.fixture
+def agent(port: int, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The store of torchrun's agent."""
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    return TCPStore("127.0.0.1", port, None, True, wait_for_workers=False)
 
 
 @pytest.fixture
@@ -141,12 +149,6 @@ def test_rank_of_another_strategy_is_named(
     reached.result()
 
 
-def test_ranks_that_never_start_are_named(begin: Meet) -> None:
-    ranks = [begin(rank, 4, timeout=timedelta(seconds=1)) for rank in range(2)]
-
-    assert errors(*ranks) == [ABSENT] * 2
-
-
 def test_no_other_node_reaches_the_address(begin: Meet) -> None:
     """The strategy names the address in its place."""
     ranks = [begin(rank, 4, timeout=timedelta(seconds=1), node_size=2) for rank in range(2)]
@@ -158,15 +160,17 @@ def test_no_other_node_reaches_the_address(begin: Meet) -> None:
     assert errors(ranks[1]) == [str(found)]
 
 
-def test_torchruns_address_is_not_doubted(begin: Meet, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its agents have met there."""
-    agent = TCPStore("127.0.0.1", port, None, True, wait_for_workers=False)
-    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+@pytest.mark.parametrize(("store", "node_size"), [("own", 1), ("agent", 2)])
+def test_ranks_that_never_start_are_named(
+    begin: Meet, request: pytest.FixtureRequest, store: str, node_size: int
+) -> None:
+    """The address of torchrun is not doubted: its agents have met there."""
+    if store == "agent":
+        request.getfixturevalue("agent")
 
-    ranks = [begin(rank, 4, timeout=timedelta(seconds=1), node_size=2) for rank in range(2)]
+    ranks = [begin(rank, 4, timeout=timedelta(seconds=1), node_size=node_size) for rank in range(2)]
 
     assert errors(*ranks) == [ABSENT] * 2
-    assert agent
 
 
 def test_rank_0_that_ends_meanwhile_is_named(begin: Meet, port: int) -> None:
@@ -192,11 +196,9 @@ def test_kept_error_does_not_keep_the_port(begin: Meet, port: int) -> None:
     assert all(each.result() for each in again)
 
 
-def test_each_attempt_of_torchrun_agrees_anew(begin: Meet, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("agent")
+def test_each_attempt_of_torchrun_agrees_anew(begin: Meet) -> None:
     """Its store keeps what the ranks of the attempts before have said."""
-    agent = TCPStore("127.0.0.1", port, None, True, wait_for_workers=False)
-    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-
     first = errors(begin(0, 2), begin(1, 2, "sdaa (tccl)"))
     stores = [each.result() for each in [begin(0, 2), begin(1, 2)]]
     third = errors(begin(0, 2), begin(1, 2, "npu (lccl)"))
@@ -204,15 +206,13 @@ def test_each_attempt_of_torchrun_agrees_anew(begin: Meet, port: int, monkeypatc
     assert first == [f"rank 0 trains on hpu (hccl), rank 1 on sdaa (tccl){FIX}"] * 2
     assert all(stores)
     assert third == [f"rank 0 trains on hpu (hccl), rank 1 on npu (lccl){FIX}"] * 2
-    assert agent
 
 
+@pytest.mark.usefixtures("agent")
 def test_rank_without_torchruns_rank_0_says_so(
     begin: Meet, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its rank 0 may have another strategy, and answers no question."""
-    agent = TCPStore("127.0.0.1", port, None, True, wait_for_workers=False)
-    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
     monkeypatch.setattr(rendezvous, "ANSWER_SECONDS", 0.1)
 
     with caplog.at_level(logging.WARNING, "northbridge"):
@@ -220,7 +220,6 @@ def test_rank_without_torchruns_rank_0_says_so(
 
     assert found == ["rank 1 waited 1 s for rank 0. Fix: read torchrun's output"]
     assert caplog.messages == [f"rank 1 still waits for rank 0 at 127.0.0.1:{port}, up to 1 s"]
-    assert agent
 
 
 def test_ranks_in_a_given_store_are_compared(threads: ThreadPoolExecutor) -> None:
@@ -242,24 +241,23 @@ class CountingStore(Store):
         self.inner, self.trips = HashStore(), list[str]()
 
     def set(self, key: str, value: str) -> None:
-        self.trips.append("set")
-        self.inner.set(key, value)
+        self.ask("set", key, value)
 
     def get(self, key: str) -> bytes:
-        self.trips.append("get")
-        return self.inner.get(key)
+        return self.ask("get", key)
 
     def add(self, key: str, value: int) -> int:
-        self.trips.append("add")
-        return self.inner.add(key, value)
+        return self.ask("add", key, value)
 
     def check(self, keys: list[str]) -> bool:
-        self.trips.append("check")
-        return self.inner.check(keys)
+        return self.ask("check", keys)
 
     def multi_get(self, keys: list[str]) -> list[bytes]:
-        self.trips.append("multi_get")
-        return self.inner.multi_get(keys)
+        return self.ask("multi_get", keys)
+
+    def ask(self, what: str, *arguments: Any) -> Any:
+        self.trips.append(what)
+        return getattr(self.inner, what)(*arguments)
 
 
 def test_2000_ranks_are_asked_for_at_once(threads: ThreadPoolExecutor) -> None:

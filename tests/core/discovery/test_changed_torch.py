@@ -1,4 +1,4 @@
-"""Padded sequences in nn.TransformerEncoder, on a chip that has no nested tensors."""
+"""What changes of torch when a chip is loaded: padded sequences in nn.TransformerEncoder, and averaged models."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import northbridge
 from northbridge.discovery.torch_changes import has_nested_tensors
@@ -125,3 +126,28 @@ def test_chip_with_nested_tensors_keeps_them() -> None:
         assert has_nested_tensors("cpu_sim")
     finally:
         vendors._destroy()
+
+
+def averages(device: str, *, by_decay: bool = False) -> dict[str, torch.Tensor]:
+    """Return the averages of five steps of a batch norm on `device`."""
+    numbers = torch.Generator().manual_seed(1)
+    norm = nn.BatchNorm1d(2).to(device)
+    how = get_ema_multi_avg_fn(0.25) if by_decay else None  # type: ignore[no-untyped-call]  # torch's
+    averaged = AveragedModel(norm, multi_avg_fn=how, use_buffers=True)
+    for _ in range(5):
+        norm(torch.rand(4, 2, generator=numbers).to(device))
+        averaged.update_parameters(norm)
+    return {name: each.cpu() for name, each in averaged.module.state_dict().items()}
+
+
+def assert_averages(device: str) -> None:
+    """Check that `device` averages as the CPU, counters too; the simulated vendors' chips are asked the same."""
+    for by_decay in (False, True):
+        torch.testing.assert_close(
+            averages(device, by_decay=by_decay), averages("cpu", by_decay=by_decay), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_averages_with_counters() -> None:
+    assert_averages("cpu_sim")
+    assert averages("cpu_sim")["num_batches_tracked"] == 1
