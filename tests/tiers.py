@@ -41,7 +41,7 @@ _ENTRIES = """\
 tests/test_ standard
     full packaging.py
 tests/core/test_ standard
-    fast backend.py bridge.py capabilities.py damaged_input.py device.py errors.py hook.py process_record.py
+    fast backend.py bridge.py capabilities.py damaged_input.py device.py errors.py process_record.py
     fast settings.py public_names.py
     standard backend.py::test_what_crosses_is_found_anew_on_the_other_side
     standard public_names.py::test_a_star_import_brings_them_all

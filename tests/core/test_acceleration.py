@@ -51,12 +51,6 @@ def test_gradients_are_clipped_as_torch_clips_them(plain: Plain) -> None:
     assert torch.equal(weight.grad, torch.tensor([3.0, 4.0]) * (1 / (5 + 1e-6)))
 
 
-def test_a_chip_that_torch_does_not_profile_has_no_activity(plain: Plain) -> None:
-    plain.device_type = "acme"
-
-    assert plain.profiler_activity() is None
-
-
 def test_a_chip_without_a_loader_names_torchs(plain: Plain) -> None:
     with pytest.raises(northbridge.UnsupportedError) as caught:
         plain.image_loader(torch.utils.data.TensorDataset(torch.ones(2)), batch_size=1)
@@ -68,3 +62,5 @@ def test_a_chip_without_a_loader_names_torchs(plain: Plain) -> None:
 def test_a_chip_with_nothing_of_its_own_says_so(plain: Plain) -> None:
     assert (plain.fused_optimizers(), plain.compile_options(), plain.compilations()) == ({}, {}, {})
     assert plain.float8_engines() == {}
+    plain.device_type = "acme"
+    assert plain.profiler_activity() is None

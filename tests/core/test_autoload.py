@@ -72,24 +72,14 @@ def real(install: Install) -> Any:
 
 
 class TestBesideEveryBrokenVendor:
-    def test_importing_torch_works_and_says_nothing(self, real: Any) -> None:
-        assert real["at_import"] == []
-
-    def test_importing_torch_imports_no_plugin(self, real: Any) -> None:
-        assert real["vendors"] == []
-
-    def test_importing_torch_imports_nothing_heavy(self, real: Any) -> None:
-        assert real["heavy"] == []
-
-    def test_importing_torch_imports_two_small_modules(self, real: Any) -> None:
+    def test_importing_torch_works_says_nothing_and_imports_little(self, real: Any) -> None:
         # What that costs is measured by `make bench` (autoload), whose bound is two milliseconds.
         assert set(real["ours"]) == {"northbridge", "northbridge.process_record", "northbridge.autoload"}
+        assert (real["at_import"], real["vendors"], real["heavy"]) == ([], [], [])
 
     def test_a_namespace_is_served_and_the_record_and_the_log_say_so(self, real: Any) -> None:
         assert [each["outcome"] for each in real["record"] if each["subject"] == "lightning_fabric"] == ["registered"]
         assert any(each.startswith("DEBUG lightning_fabric: registered: ") for each in real["lines"])
-
-    def test_healthy_backends_are_registered(self, real: Any) -> None:
         assert {"cpu_sim", "acme"} <= set(real["registered"])
 
     def test_lightnings_name_stays_and_is_recorded(self, real: Any) -> None:
@@ -111,65 +101,65 @@ def site(install: Install, tmp_path: Path) -> Site:
     return replace(site, folders=(tmp_path, *site.folders))
 
 
-class TestServing:
-    def test_namespace_imported_later_is_served(self, site: Site) -> None:
-        told = site.answer(
-            WATCHED
-            + "registration.register = lambda namespace: served.append(sys.modules[f'{namespace}.connector'].run)\n"
-            "arm(); early = list(served)\nimport lightning_fabric.connector\ntell(early=early)"
-        )
+TOOL = """
+class Tool:
+    def find_spec(self, name, path, target=None):
+        others = (each.find_spec(name, path, target) for each in sys.meta_path if each is not self)
+        return next((spec for spec in others if spec), None)
+arm(); sys.meta_path.insert(0, Tool()); sys.meta_path.append(Tool())
+"""
+IMPORT, CONNECTOR = "import lightning_fabric.connector", "import lightning_fabric.connector as connector"
 
-        assert (told["early"], told["served"]) == ([], [True])
 
-    def test_a_namespace_that_has_been_imported_is_served_at_once(self, site: Site) -> None:
-        told = site.answer(WATCHED + "import lightning_fabric.connector\narm(); tell()")
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        pytest.param(
+            "registration.register = lambda namespace: served.append(sys.modules[f'{namespace}.connector'].run)\n"
+            f"arm(); early = list(served)\n{IMPORT}\ntell(early=early)",
+            {"early": [], "served": [True]},
+            id="imported later",
+        ),
+        pytest.param(f"{IMPORT}\narm(); tell()", {"served": ["lightning_fabric"]}, id="imported before"),
+        pytest.param("import lightning_fabric\narm(); tell()", {"served": []}, id="without its connector"),
+        pytest.param(
+            f"arm()\n{CONNECTOR}\nimportlib.reload(connector); importlib.reload(connector)\ntell()",
+            {"served": ["lightning_fabric"] * 3},
+            id="reloaded",
+        ),
+        pytest.param(
+            f"arm(); arm()\n{IMPORT}\ntell(finders=len(finders()))",
+            {"finders": 2, "served": ["lightning_fabric"]},
+            id="armed twice",
+        ),
+        pytest.param(
+            f"arm()\n{CONNECTOR}\nloader = connector.__loader__\n"
+            "tell(loader=type(loader).__name__, extra='exec_module' in vars(loader))",
+            {"loader": "SourceFileLoader", "extra": False},  # it is itself afterwards
+            id="loader",
+        ),
+        # Those tools ask all finders too. As torch does, `copy` is imported first: they let no absent module be tried.
+        pytest.param(f"import copy\n{TOOL}{IMPORT}\ntell()", {"served": ["lightning_fabric"]}, id="other finders"),
+        pytest.param(
+            f"arm(); importlib.reload(northbridge.autoload).arm()\n{IMPORT}\n"
+            "served[:] = set(served); tell(finders=len(finders()))",
+            {"finders": 4, "served": ["lightning_fabric"]},
+            id="a second copy of northbridge",
+        ),
+        *(
+            pytest.param(
+                f"sys.modules['lightning_fabric.connector'] = {module}\narm(); tell()",
+                {"record": []},
+                id=f"odd: {module}",
+            )
+            for module in ("None", "object()", "ModuleType('lightning_fabric.connector')")
+        ),
+    ],
+)
+def test_a_namespace_is_served(code: str, found: dict[str, object], site: Site) -> None:
+    told = site.answer(f"{WATCHED}{code}")
 
-        assert told["served"] == ["lightning_fabric"]
-
-    def test_a_namespace_without_its_connector_is_left_alone(self, site: Site) -> None:
-        assert site.answer(WATCHED + "import lightning_fabric\narm(); tell()")["served"] == []
-
-    def test_a_connector_that_is_reloaded_is_served_again(self, site: Site) -> None:
-        told = site.answer(
-            WATCHED + "arm()\nimport lightning_fabric.connector as connector\nimportlib.reload(connector)\n"
-            "importlib.reload(connector)\ntell()"
-        )
-
-        assert told["served"] == ["lightning_fabric"] * 3
-
-    def test_arming_twice_watches_once(self, site: Site) -> None:
-        told = site.answer(WATCHED + "arm(); arm()\nimport lightning_fabric.connector\ntell(finders=len(finders()))")
-
-        assert (told["finders"], told["served"]) == (2, ["lightning_fabric"])
-
-    def test_the_connectors_loader_is_itself_afterwards(self, site: Site) -> None:
-        told = site.answer(
-            WATCHED + "arm()\nimport lightning_fabric.connector as connector\n"
-            "tell(loader=type(connector.__loader__).__name__, extra='exec_module' in vars(connector.__loader__))"
-        )
-
-        assert (told["loader"], told["extra"]) == ("SourceFileLoader", False)
-
-    def test_other_finders_are_not_asked_in_circles(self, site: Site) -> None:
-        told = site.answer(
-            # As torch does. Those two tools let no module be tried that is not there, as `copy` tries one.
-            "import copy\n" + WATCHED + "class Tool:\n"
-            "    def find_spec(self, name, path, target=None):\n"
-            "        others = (each.find_spec(name, path, target) for each in sys.meta_path if each is not self)\n"
-            "        return next((spec for spec in others if spec), None)\n"
-            "arm(); sys.meta_path.insert(0, Tool()); sys.meta_path.append(Tool())\n"
-            "import lightning_fabric.connector\ntell()"
-        )
-
-        assert told["served"] == ["lightning_fabric"]
-
-    def test_second_copy_of_northbridge_does_no_harm(self, site: Site) -> None:
-        told = site.answer(
-            WATCHED + "arm(); importlib.reload(northbridge.autoload).arm()\n"
-            "import lightning_fabric.connector\ntell(finders=len(finders()))"
-        )
-
-        assert (told["finders"], set(told["served"])) == (4, {"lightning_fabric"})
+    assert {name: told[name] for name in found} == found
 
 
 class TestChipsThatAreNotLoaded:
@@ -236,16 +226,6 @@ class TestWhateverIsBroken:
 
         assert (told["raised"], told["served"]) == ("half an installation", [])
 
-    @pytest.mark.parametrize(
-        "module",
-        ["None", "object()", "ModuleType('lightning_fabric.connector')"],
-        ids=["blocked", "of no kind", "without a spec"],
-    )
-    def test_odd_connector_does_not_make_it_raise(self, module: str, site: Site) -> None:
-        told = site.answer(WATCHED + f"sys.modules['lightning_fabric.connector'] = {module}\narm(); tell()")
-
-        assert told["record"] == []
-
     def test_read_only_import_system_does_not_make_it_raise(self, site: Site) -> None:
         told = site.answer(WATCHED + "sys.meta_path = tuple(sys.meta_path)\narm(); tell()")
 
@@ -254,17 +234,16 @@ class TestWhateverIsBroken:
         assert entry["reason"].startswith("autoload: AttributeError: ")
 
 
-class TestSwitchedOff:
-    def test_one_switches_the_whole_of_northbridge_off(self, install: Install) -> None:
-        told = install("acme").answer(WATCHED + "arm(); tell(finders=len(finders()))", NORTHBRIDGE_DISABLE="1")
+OFF = {"subject": "northbridge", "outcome": "off", "reason": "NORTHBRIDGE_DISABLE=1"}
 
-        assert told["finders"] == 0
-        assert told["record"] == [{"subject": "northbridge", "outcome": "off", "reason": "NORTHBRIDGE_DISABLE=1"}]
 
-    def test_a_name_leaves_the_rest_on(self, install: Install) -> None:
-        told = install("acme").answer(WATCHED + "arm(); tell(finders=len(finders()))", NORTHBRIDGE_DISABLE="acme")
+@pytest.mark.parametrize(("disabled", "finders", "record"), [("1", 0, [OFF]), ("acme", 2, [])])
+def test_1_switches_off_the_whole_of_northbridge(
+    install: Install, disabled: str, finders: int, record: list[object]
+) -> None:
+    told = install("acme").answer(f"{WATCHED}arm(); tell(finders=len(finders()))", NORTHBRIDGE_DISABLE=disabled)
 
-        assert (told["finders"], told["record"]) == (2, [])
+    assert (told["finders"], told["record"]) == (finders, record)
 
 
 def test_torch_finds_it_among_its_entry_points(install: Install) -> None:

@@ -177,31 +177,20 @@ def test_all_reduce_leaves_the_reduction_in_the_tensor(reduction: str, result: l
     assert ranks[reduction] == result
 
 
-def test_only_what_the_library_reduces_exactly_is_given_to_it(ranks: Any) -> None:
+def test_only_what_the_library_knows_is_given_to_it(ranks: Any) -> None:
+    """What it does not reduce exactly is gathered, and what it does not carry travels as bytes."""
     assert ranks["reduced by the library"] == ["torch.float32"]
-
-
-def test_what_the_library_does_not_know_travels_as_bytes(ranks: Any) -> None:
     assert ranks["carried"] == ["torch.uint8"]
 
 
 def test_a_library_that_reduces_nothing_is_refused(ranks: Any) -> None:
+    """Ones are summed in a dtype that is exact, and a group of one rank sums nothing."""
     assert ranks["nothing is done"] == (
         "'gloo' does not sum: 2 ranks added up ones and got 1. Fix: reinstall the library of 'cpu'"
     )
-
-
-def test_ones_are_summed_in_a_dtype_that_is_exact(ranks: Any) -> None:
     assert "got 1. Fix" in ranks["whole numbers"]
     assert ranks["ones in"] == ["torch.float32", "torch.int64"]
-
-
-def test_a_group_of_one_rank_sums_nothing(ranks: Any) -> None:
-    assert ranks["a group of one reduced"] == 2
-
-
-def test_both_ranks_end_well(ranks: Any) -> None:
-    assert ranks["the other rank's end"] == 0
+    assert (ranks["a group of one reduced"], ranks["the other rank's end"]) == (2, 0)
 
 
 @pytest.fixture
@@ -214,38 +203,34 @@ def group() -> Iterator[None]:
 
 @pytest.mark.usefixtures("group")
 class TestAGroup:
-    def test_the_mean_of_bool_is_refused_before_anything_is_reduced(self) -> None:
-        flags = torch.tensor([True, False])
-        with pytest.raises(northbridge.CollectiveError) as caught:
-            Gloo().all_reduce(flags, "mean")
-
-        assert flags.tolist() == [True, False]
-        assert str(caught.value) == ("bool has no mean. Fix: convert to float, or use max or min")
-
-    @pytest.mark.parametrize("word", ["avg", "SUM", "median"])
-    def test_a_word_for_no_reduction_is_refused_with_those_there_are(self, word: str) -> None:
-        with pytest.raises(northbridge.CollectiveError) as caught:
-            Gloo().all_reduce(torch.tensor([1.0]), word)
-
-        assert str(caught.value).startswith(f"unknown reduction {word!r}; known: sum, mean, min, max, product")
-
-    def test_lacking_reduction_is_refused_with_the_fix(self) -> None:
+    @pytest.mark.parametrize(
+        ("word", "told"),
+        [
+            ("mean", "bool has no mean. Fix: convert to float, or use max or min"),
+            *(
+                (each, f"unknown reduction {each!r}; known: sum, mean, min, max, product")
+                for each in ("avg", "SUM", "median")
+            ),
+            ("product", "'gloo' cannot reduce by 'product': multiply what all_gather brings"),
+        ],
+    )
+    def test_a_reduction_is_refused_before_anything_is_reduced(self, word: str, told: str) -> None:
         class Poor(Gloo):
             missing_reductions: ClassVar = {"product": "multiply what all_gather brings"}
 
+        flags = torch.tensor([True, False])
         with pytest.raises(northbridge.CollectiveError) as caught:
-            Poor().all_reduce(torch.tensor([1.0]), "product")
+            Poor().all_reduce(flags, word)
 
-        assert str(caught.value) == "'gloo' cannot reduce by 'product': multiply what all_gather brings"
+        assert flags.tolist() == [True, False]
+        assert str(caught.value) == told
 
-    def test_the_library_that_carries_the_device_is_accepted(self) -> None:
-        Gloo().assert_carries(CPU)
-        Gloo().assert_carries(CPU, dist.group.WORLD)
-
-    def test_another_name_of_the_vendors_is_accepted(self) -> None:
+    def test_a_library_or_another_name_of_it_is_accepted(self) -> None:
         class Both(ACCL):
             other_names: ClassVar = ("gloo",)
 
+        Gloo().assert_carries(CPU)
+        Gloo().assert_carries(CPU, dist.group.WORLD)
         Both().assert_carries(CPU)
 
     def test_another_library_under_the_device_is_refused(self) -> None:
@@ -268,55 +253,33 @@ def test_a_group_that_serves_other_devices_only_is_refused() -> None:
         dist.destroy_process_group()
 
 
-class TestInitialize:
-    @pytest.fixture
-    def asked(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-        """The arguments that torch got."""
-        asked: dict[str, Any] = {}
-        monkeypatch.setattr(dist, "init_process_group", lambda *args, **kwargs: asked.update(kwargs, name=args[0]))
-        return asked
+def test_torch_is_given_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a timeout torch's own stands."""
 
-    def test_the_library_is_named_explicitly(self, asked: dict[str, Any]) -> None:
-        ACCL().initialize(rank=1, world_size=2, timeout=timedelta(minutes=3), device=CPU)
+    class Eager(ACCL):
+        takes_device_id = True
 
-        assert asked == {"name": "accl", "rank": 1, "world_size": 2, "timeout": timedelta(minutes=3)}
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(dist, "init_process_group", lambda *args, **kwargs: asked.update(kwargs, name=args[0]))
+    store, limit = HashStore(), timedelta(minutes=3)
 
-    def test_without_a_timeout_torchs_own_stands(self, asked: dict[str, Any]) -> None:
-        ACCL().initialize(rank=0, world_size=1, timeout=None, device=CPU)
-
-        assert "timeout" not in asked
-
-    def test_a_library_that_takes_the_device_is_given_it(self, asked: dict[str, Any]) -> None:
-        class Eager(ACCL):
-            takes_device_id = True
-
-        Eager().initialize(rank=0, world_size=1, timeout=None, device=CPU)
-
-        assert asked["device_id"] == CPU
-
-    def test_a_store_is_handed_on(self, asked: dict[str, Any]) -> None:
-        store = HashStore()
-
-        ACCL().initialize(rank=0, world_size=1, timeout=None, device=CPU, store=store)
-
-        assert asked["store"] is store
+    ACCL().initialize(rank=1, world_size=2, timeout=limit, device=CPU)
+    assert asked == {"name": "accl", "rank": 1, "world_size": 2, "timeout": limit}
+    asked.clear()
+    Eager().initialize(rank=0, world_size=1, timeout=None, device=CPU, store=store)
+    assert asked == {"name": "accl", "rank": 0, "world_size": 1, "device_id": CPU, "store": store}
 
 
 class TestWhatIsCarried:
     class Narrow(ACCL):
         carried_dtypes: ClassVar = frozenset({"float32", "uint8"})
 
-    def test_a_library_that_says_nothing_knows_every_dtype(self) -> None:
-        flags = torch.tensor([True])
-
-        assert ACCL().carries(torch.bool)
-        assert ACCL().as_carried(flags) is flags
-
-    def test_a_dtype_that_it_knows_travels_as_it_is(self) -> None:
-        tensor = torch.ones(2)
+    def test_a_dtype_that_the_library_knows_travels_as_it_is(self) -> None:
+        tensor, flags = torch.ones(2), torch.tensor([True])
 
         assert self.Narrow().as_carried(tensor) is tensor
         assert self.Narrow().as_sent(tensor, like=tensor) is tensor
+        assert ACCL().as_carried(flags) is flags
 
     @pytest.mark.parametrize("dtype", [torch.bool, torch.int16, torch.float64], ids=str)
     @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 2)], ids=str)

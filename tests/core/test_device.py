@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -16,25 +15,30 @@ class Card(northbridge.Device):
     type = "cpu"  # stands for itself where only the name counts
 
 
+CALLS: dict[str, tuple[str, tuple[object, ...], object, object]] = {
+    "count": ("device_count", (), 4, 4),
+    "select": ("set_device", (2,), None, None),
+    "synchronize": ("synchronize", (), None, None),
+    "label": ("get_device_name", (1,), "Anvil", "Anvil"),
+    "memory_stats": ("memory_stats", (1,), {"peak": 7}, {"peak": 7}),
+    "memory_allocated": ("memory_allocated", (1,), 512, 512),
+    "current_index": ("current_device", (), 3, 3),
+    "empty_cache": ("empty_cache", (), None, None),
+    "seed": ("manual_seed_all", (42,), None, None),
+    "random_state": ("get_rng_state", (), "state", "state"),
+    "set_random_state": ("set_rng_state", ("state",), None, None),
+    "autocast_dtypes": (
+        *("get_amp_supported_dtype", (), [torch.bfloat16, torch.float16]),
+        (torch.bfloat16, torch.float16),
+    ),
+}
+"""Each default, the function of the module that it calls, with which arguments, what that returns, and the answer."""
+
+
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> Mock:
     """The vendor's torch module."""
-    module = Mock(
-        spec_set=[
-            "device_count",
-            "set_device",
-            "synchronize",
-            "get_device_name",
-            "memory_stats",
-            "memory_allocated",
-            "current_device",
-            "empty_cache",
-            "manual_seed_all",
-            "get_rng_state",
-            "set_rng_state",
-            "get_amp_supported_dtype",
-        ]
-    )
+    module = Mock(spec_set=[function for function, *_ in CALLS.values()])
     monkeypatch.setattr(torch, "get_device_module", lambda kind: module if kind == "cpu" else None)
     return module
 
@@ -43,50 +47,13 @@ def test_its_module_is_torchs_module_of_that_type() -> None:
     assert Card().module is torch.cpu
 
 
-@pytest.mark.parametrize(
-    ("ask", "method", "arguments", "reply", "answer"),
-    [
-        (lambda card: card.count(), "device_count", (), 4, 4),
-        (lambda card: card.select(2), "set_device", (2,), None, None),
-        (lambda card: card.synchronize(), "synchronize", (), None, None),
-        (lambda card: card.label(1), "get_device_name", (1,), "Anvil", "Anvil"),
-        (lambda card: card.memory_stats(1), "memory_stats", (1,), {"peak": 7}, {"peak": 7}),
-        (lambda card: card.memory_allocated(1), "memory_allocated", (1,), 512, 512),
-        (lambda card: card.current_index(), "current_device", (), 3, 3),
-        (lambda card: card.empty_cache(), "empty_cache", (), None, None),
-        (lambda card: card.seed(42), "manual_seed_all", (42,), None, None),
-        (lambda card: card.random_state(), "get_rng_state", (), "state", "state"),
-        (lambda card: card.set_random_state("state"), "set_rng_state", ("state",), None, None),
-        (
-            lambda card: card.autocast_dtypes(),
-            "get_amp_supported_dtype",
-            (),
-            [torch.bfloat16, torch.float16],
-            (torch.bfloat16, torch.float16),
-        ),
-    ],
-    ids=[
-        "count",
-        "select",
-        "synchronize",
-        "label",
-        "memory_stats",
-        "memory_allocated",
-        "current_index",
-        "empty_cache",
-        "seed",
-        "random_state",
-        "set_random_state",
-        "autocast_dtypes",
-    ],
-)
-def test_each_default_asks_one_thing_of_the_module(
-    ask: Any, method: str, arguments: tuple[object, ...], reply: object, answer: object, module: Mock
-) -> None:
-    getattr(module, method).return_value = reply
+@pytest.mark.parametrize("default", CALLS)
+def test_each_default_asks_one_thing_of_the_module(default: str, module: Mock) -> None:
+    function, arguments, reply, answer = CALLS[default]
+    getattr(module, function).return_value = reply
 
-    assert ask(Card()) == answer
-    getattr(module, method).assert_called_once_with(*arguments)
+    assert getattr(Card(), default)(*arguments) == answer
+    getattr(module, function).assert_called_once_with(*arguments)
     assert len(module.method_calls) == 1
 
 

@@ -12,31 +12,18 @@ from northbridge.process_record import note
 pytestmark = pytest.mark.usefixtures("nothing_known")
 
 
-def test_what_is_noted_is_recorded_oldest_first() -> None:
-    note("acme", "loaded", "it was asked for")
-    note("auto", "chose acme", "its hardware is present")
-
-    assert northbridge.record() == (
-        northbridge.Entry("acme", "loaded", "it was asked for"),
-        northbridge.Entry("auto", "chose acme", "its hardware is present"),
-    )
-
-
-def test_the_same_thing_said_again_is_recorded_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_noted_is_recorded_once_oldest_first(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "northbridge")
-
-    note("acme", "loaded", "it was asked for")
-    note("acme", "loaded", "it was asked for")
-
-    assert len(northbridge.record()) == len(caplog.records) == 1
-
-
-def test_a_record_that_was_read_does_not_change_any_more() -> None:
     before = northbridge.record()
 
-    note("acme", "loaded", "it was asked for")
+    for _ in range(2):
+        note("acme", "loaded", "it was asked for")
+    note("auto", "chose acme", "its hardware is present")
 
-    assert before == ()
+    first = northbridge.Entry("acme", "loaded", "it was asked for")
+    assert northbridge.record() == (first, northbridge.Entry("auto", "chose acme", "its hardware is present"))
+    assert first.as_dict() == {"subject": "acme", "outcome": "loaded", "reason": "it was asked for"}
+    assert (len(caplog.records), before) == (2, ())
 
 
 @pytest.mark.parametrize(("problem", "level"), [(True, logging.INFO), (False, logging.DEBUG)])
@@ -52,12 +39,6 @@ def test_nothing_is_printed_where_nobody_listens(capfd: pytest.CaptureFixture[st
     note("acme", "not available", "no hardware is present", problem=True)
 
     assert capfd.readouterr() == ("", "")
-
-
-def test_an_entry_is_plain_strings_for_json() -> None:
-    entry = northbridge.Entry("acme", "loaded", "it was asked for")
-
-    assert entry.as_dict() == {"subject": "acme", "outcome": "loaded", "reason": "it was asked for"}
 
 
 def test_a_line_of_the_log_does_nothing_on_a_terminal(caplog: pytest.LogCaptureFixture) -> None:

@@ -36,7 +36,7 @@ def test_without_arguments_it_prints_help() -> None:
     told = northbridge_here()
 
     assert told.code in (0, None)
-    assert "Usage: northbridge [OPTIONS] COMMAND [ARGS]..." in told.out
+    assert "northbridge [OPTIONS] COMMAND [ARGS]..." in told.out
     assert "1  torch or a backend is broken" in told.out
     assert northbridge_here("--version").out == f"northbridge {version('northbridge')}\n"
 

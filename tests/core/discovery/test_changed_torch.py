@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import northbridge
+from northbridge.device import describe_device_type
 from northbridge.discovery.torch_changes import has_nested_tensors
 
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
@@ -151,3 +152,8 @@ def assert_averages(device: str) -> None:
 def test_averages_with_counters() -> None:
     assert_averages("cpu_sim")
     assert averages("cpu_sim")["num_batches_tracked"] == 1
+
+
+def test_renamed_spare_type_is_told_from_torchs_own() -> None:
+    assert describe_device_type("cpu_sim") == "torch's spare device type, PrivateUse1, renamed to 'cpu_sim'"
+    assert describe_device_type("xpu") == "a device type of its own, 'xpu', in this torch"
