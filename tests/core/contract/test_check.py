@@ -51,112 +51,85 @@ native = max
 """
 
 
+TRY = {"try": True}
+
+
 def judge(write: Write, *lines: str, acquire: bool = False) -> list[tuple[str, str]]:
     return [(each.verdict, each.found) for each in check(write(*lines), acquire=acquire)]
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        line("toy_chip", "module"),
-        line("toy_chip.count", "function", "() -> int"),
-        line("toy_chip.name", "function", "(device=None) -> str"),
-        line("toy_chip.Stream", "class"),
-        line("toy_chip.Stream", "class", "(device=None, priority=0)"),
-        line("toy_chip.Stream.wait", "method", "(event)"),
-        line("toy_chip.Stream.wait", "method", "(self, event)"),
-        line("toy_chip.Stream.limit", "attribute"),
-        line("toy_chip.handle", "attribute"),
-        line("toy_chip.empty_cache", "absent"),
-    ],
-)
-def test_what_is_as_the_contract_says_holds(write: Write, software: Software, said: str) -> None:
-    software(CODE)
-
-    assert judge(write, said) == [("holds", "")]
-
-
-@pytest.mark.parametrize(
-    ("said", "found"),
-    [
-        (line("toy_chip.empty_cache", "function", "()"), "toy_chip has no 'empty_cache'"),
-        (line("toy_chip.Stream.query", "method", "()"), "toy_chip.Stream has no 'query'"),
-        (line("no_such_chip", "module"), "there is no module 'no_such_chip'"),
-        (line("no_such_chip.f", "function", "()"), "there is no module 'no_such_chip'"),
-        (line("toy_chip.count", "module"), "it is not a module, but a function"),
-        (line("toy_chip.count", "class"), "it is not a class, but a function"),
-        (line("toy_chip.taken", "function", "()"), "it cannot be called, being a list"),
-        (line("toy_chip.count", "function", "(device)"), "it has no parameter 'device': () -> int"),
-        (line("toy_chip.Stream.wait", "method", "(event, stream)"), "it has no parameter 'stream': (event)"),
-        (line("toy_chip.angry", "attribute"), "reading toy_chip.angry raised OSError: no driver"),
-        (line("toy_chip.lazy", "function", "() -> bool", **{"try": True}), "called, it returned '1', a str"),
-        (line("toy_chip.fails", "function", "() -> bool", **{"try": True}), "called, it raised OSError: no driver"),
-    ],
-)
-def test_what_is_otherwise_is_wrong(write: Write, software: Software, said: str, found: str) -> None:
-    software(CODE)
-
-    assert judge(write, said) == [("wrong", found)]
+HOLDS = [
+    line("toy_chip", "module"),
+    line("toy_chip.count", "function", "() -> int"),
+    line("toy_chip.name", "function", "(device=None) -> str"),
+    line("toy_chip.Stream", "class"),
+    line("toy_chip.Stream", "class", "(device=None, priority=0)"),
+    line("toy_chip.Stream.wait", "method", "(event)"),
+    line("toy_chip.Stream.wait", "method", "(self, event)"),
+    line("toy_chip.Stream.limit", "attribute"),
+    line("toy_chip.handle", "attribute"),
+    line("toy_chip.empty_cache", "absent"),
+]
+WRONG = [
+    (line("toy_chip.empty_cache", "function", "()"), "toy_chip has no 'empty_cache'"),
+    (line("toy_chip.Stream.query", "method", "()"), "toy_chip.Stream has no 'query'"),
+    (line("no_such_chip", "module"), "there is no module 'no_such_chip'"),
+    (line("no_such_chip.f", "function", "()"), "there is no module 'no_such_chip'"),
+    (line("toy_chip.count", "module"), "it is not a module, but a function"),
+    (line("toy_chip.count", "class"), "it is not a class, but a function"),
+    (line("toy_chip.taken", "function", "()"), "it cannot be called, being a list"),
+    (line("toy_chip.count", "function", "(device)"), "it has no parameter 'device': () -> int"),
+    (line("toy_chip.Stream.wait", "method", "(event, stream)"), "it has no parameter 'stream': (event)"),
+    (line("toy_chip.angry", "attribute"), "reading toy_chip.angry raised OSError: no driver"),
+    (line("toy_chip.lazy", "function", "() -> bool", **TRY), "called, it returned '1', a str"),
+    (line("toy_chip.fails", "function", "() -> bool", **TRY), "called, it raised OSError: no driver"),
+]
+NO_SIGNATURE = "it is there; it has no signature: no signature found for builtin <built-in function max>"
+NEITHER = [
+    (
+        line("toy_chip.graphs", "function", "()", required=False),
+        *("note", "toy_chip has no 'graphs', which the contract allows"),
+    ),
+    (line("toy_chip.count", "absent"), "note", "it is there after all, a function"),
+    (line("toy_chip.native", "function", "(a, b)"), "unchecked", NO_SIGNATURE),
+    (
+        line("toy_chip.wrapped", "function", "(a, b)"),
+        *("unchecked", "it is there; it accepts anything: (*args, **kwargs)"),
+    ),
+    (line("TOY_CARDS", "environment"), "unchecked", "a variable, no symbol to look up"),
+    (line("the import sets TOY", "behaviour"), "unchecked", "a behaviour, no symbol to look up"),
+]
 
 
 @pytest.mark.parametrize(
     ("said", "verdict", "found"),
     [
-        (
-            line("toy_chip.graphs", "function", "()", required=False),
-            *("note", "toy_chip has no 'graphs', which the contract allows"),
-        ),
-        (line("toy_chip.count", "absent"), "note", "it is there after all, a function"),
-        (
-            line("toy_chip.native", "function", "(a, b)"),
-            *(
-                "unchecked",
-                "it is there; it has no signature: no signature found for builtin <built-in function max>",
-            ),
-        ),
-        (
-            line("toy_chip.wrapped", "function", "(a, b)"),
-            *("unchecked", "it is there; it accepts anything: (*args, **kwargs)"),
-        ),
-        (line("TOY_CARDS", "environment"), "unchecked", "a variable, no symbol to look up"),
-        (line("the import sets TOY", "behaviour"), "unchecked", "a behaviour, no symbol to look up"),
+        *((each, "holds", "") for each in HOLDS),
+        *((each, "wrong", found) for each, found in WRONG),
+        *NEITHER,
+        (line("toy_chip.count", "function", "() -> int", **TRY), "holds", "called, it returned 2"),
     ],
 )
-def test_what_is_neither_is_explained(write: Write, software: Software, said: str, verdict: str, found: str) -> None:
+def test_each_line_is_judged(write: Write, software: Software, said: str, verdict: str, found: str) -> None:
     software(CODE)
 
     assert judge(write, said) == [(verdict, found)]
 
 
-def test_what_may_be_tried_is_called_and_its_result_told(write: Write, software: Software) -> None:
-    software(CODE)
-
-    found = judge(write, line("toy_chip.count", "function", "() -> int", **{"try": True}))
-
-    assert found == [("holds", "called, it returned 2")]
-
-
 TAKING = (
-    line("toy_chip.name", "function", "(device=None) -> str", acquires=True, **{"try": True}),
+    line("toy_chip.name", "function", "(device=None) -> str", acquires=True, **TRY),
     line("toy_chip.handle", "attribute", acquires=True),
 )
 
 
-def test_nothing_takes_a_card(write: Write, software: Software) -> None:
+def test_a_card_is_taken_only_where_that_is_asked_for(write: Write, software: Software) -> None:
     module = software(CODE)
 
-    found = judge(write, *TAKING)
-
-    assert found == [
+    assert judge(write, *TAKING) == [
         ("holds", "it was not called, which would take a card; --acquire does"),
         ("unchecked", "to read it would take a card; --acquire does"),
     ]
     assert module.taken == []
-
-
-def test_a_card_is_taken_where_that_is_asked_for(write: Write, software: Software) -> None:
-    module = software(CODE)
-
     assert judge(write, *TAKING, acquire=True) == [("holds", "called, it returned 'Toy'"), ("holds", "")]
     assert module.taken == [None, "handle"]
 
@@ -199,8 +172,8 @@ def test_software_as_the_contract_says_passes(write: Write, software: Software) 
     module = software(CODE)
     contract = write(
         line("toy_chip", "module"),
-        line("toy_chip.count", "function", "() -> int", **{"try": True}),
-        line("toy_chip.name", "function", "(device=None) -> str", acquires=True, **{"try": True}),
+        line("toy_chip.count", "function", "() -> int", **TRY),
+        line("toy_chip.name", "function", "(device=None) -> str", acquires=True, **TRY),
         line("toy_chip.Stream.wait", "method", "(event)"),
         line("toy_chip.handle", "attribute", acquires=True),
         line("toy_chip.native", "function", "(a, b)"),

@@ -39,10 +39,6 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> Any:
 NOTHING = northbridge.Capabilities()
 
 
-def test_module_like_torch_cuda_breaks_nothing(problems: Any) -> None:
-    assert problems(Card(), NOTHING) == []
-
-
 def test_missing_function_is_told(problems: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "anvil")
     (told,) = problems(Card(), NOTHING, get_amp_supported_dtype=None)
@@ -51,10 +47,6 @@ def test_missing_function_is_told(problems: Any, monkeypatch: pytest.MonkeyPatch
         "Card.autocast_dtypes() calls torch.anvil.get_amp_supported_dtype() -> list, and it is not there. Fix:"
         " override autocast_dtypes(), or deny bfloat16 and float16"
     )
-
-
-def test_own_device_type_needs_no_autocast_dtypes(problems: Any) -> None:
-    assert problems(Card(), NOTHING, get_amp_supported_dtype=None) == []
 
 
 @pytest.mark.parametrize(
@@ -70,21 +62,28 @@ def test_function_that_cannot_be_called_is_told(problems: Any, function: object,
     ]
 
 
-def test_function_that_accepts_anything_passes(problems: Any) -> None:
-    assert problems(Card(), NOTHING, set_device=lambda *given: given, memory_stats=max) == []
+class Own(Card):
+    def synchronize(self) -> None: ...
 
 
-def test_overridden_default_needs_no_function(problems: Any) -> None:
-    class Own(Card):
-        def synchronize(self) -> None: ...
-
-    assert problems(Own(), NOTHING, synchronize=None) == []
-
-
-def test_denied_claim_needs_no_function(problems: Any) -> None:
-    denied = northbridge.Capabilities(random_numbers=northbridge.no("it draws on the host"))
-
-    assert problems(Card(), denied, get_rng_state=None, set_rng_state=None, manual_seed_all=None) == []
+@pytest.mark.parametrize(
+    ("card", "claims", "changes"),
+    [
+        (Card(), NOTHING, {}),
+        (Card(), NOTHING, {"get_amp_supported_dtype": None}),  # a device type of its own
+        (Card(), NOTHING, {"set_device": lambda *given: given, "memory_stats": max}),  # which accept anything
+        (Own(), NOTHING, {"synchronize": None}),
+        (
+            *(Card(), northbridge.Capabilities(random_numbers=northbridge.no("it draws on the host"))),
+            {"get_rng_state": None, "set_rng_state": None, "manual_seed_all": None},
+        ),
+    ],
+    ids=["like torch.cuda", "own type", "anything", "overridden", "denied"],
+)
+def test_module_that_breaks_nothing(
+    problems: Any, card: Card, claims: northbridge.Capabilities, changes: dict[str, Any]
+) -> None:
+    assert problems(card, claims, **changes) == []
 
 
 def test_every_default_with_a_call_has_a_line() -> None:

@@ -122,15 +122,19 @@ def test_a_loopback_address_for_a_second_node_is_a_note() -> None:
     assert "a loopback address leads each node to itself" in told[0].reason
 
 
-@pytest.mark.parametrize("launcher", ["slurm", "lsf"])
-def test_another_launchers_variables_are_told_by_their_names(launcher: str) -> None:
-    environs = {
-        "slurm": {"SLURM_NODEID": "0", "SLURM_LOCALID": "0", "SLURM_PROCID": "5", "SLURM_NTASKS": "4"},
-        "lsf": {"JSM_NAMESPACE_LOCAL_RANK": "0", "JSM_NAMESPACE_RANK": "5", "JSM_NAMESPACE_SIZE": "4"},
-    }
-    wrong = {"slurm": "SLURM_PROCID", "lsf": "JSM_NAMESPACE_RANK"}[launcher]
-
-    assert verdicts(**environs[launcher]) == {**dict.fromkeys(environs[launcher], "right"), wrong: "wrong"}
+@pytest.mark.parametrize(
+    ("environ", "wrong"),
+    [
+        ({"SLURM_NODEID": "0", "SLURM_LOCALID": "0", "SLURM_PROCID": "5", "SLURM_NTASKS": "4"}, "SLURM_PROCID"),
+        (
+            {"JSM_NAMESPACE_LOCAL_RANK": "0", "JSM_NAMESPACE_RANK": "5", "JSM_NAMESPACE_SIZE": "4"},
+            "JSM_NAMESPACE_RANK",
+        ),
+    ],
+    ids=["slurm", "lsf"],
+)
+def test_another_launchers_variables_are_told_by_their_names(environ: dict[str, str], wrong: str) -> None:
+    assert verdicts(**environ) == {**dict.fromkeys(environ, "right"), wrong: "wrong"}
 
 
 def test_system_as_python_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,24 +30,26 @@ def test_each_namespace_is_registered(tmp_path: Path) -> None:
     }
 
 
-def test_where_torch_starts_nothing_it_says_what_to_write(tmp_path: Path) -> None:
-    run = northbridge(Site((), tmp_path), "list", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+@pytest.mark.parametrize(
+    ("variable", "value", "status", "reason"),
+    [
+        (
+            *("TORCH_DEVICE_BACKEND_AUTOLOAD", "0", "not registered"),
+            (
+                "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from starting Northbridge: write `import"
+                " northbridge.lightning` at the top of your script, or unset the variable"
+            ),
+        ),
+        ("NORTHBRIDGE_DISABLE", "1", "off", "NORTHBRIDGE_DISABLE=1"),
+    ],
+)
+def test_where_nothing_is_registered_it_says_why(
+    tmp_path: Path, variable: str, value: str, status: str, reason: str
+) -> None:
+    run = northbridge(Site((), tmp_path), "list", "--json", **{variable: value})
 
-    assert row(run.stdout, "lightning.fabric")[-1] == "not registered"
-    assert (
-        "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from starting Northbridge: write `import"
-        " northbridge.lightning` at the top of your script, or unset the variable"
-    ) in flowing(run.stdout)
-    assert run.returncode == 0
-
-
-def test_where_northbridge_is_off_it_says_so(tmp_path: Path) -> None:
-    run = northbridge(Site((), tmp_path), "list", "--json", NORTHBRIDGE_DISABLE="1")
-
-    found = json.loads(run.stdout)
-    assert {(namespace["status"], namespace["reason"]) for namespace in found["namespaces"]} == {
-        ("off", "NORTHBRIDGE_DISABLE=1")
-    }
+    found = json.loads(run.stdout)["namespaces"]
+    assert {(namespace["status"], namespace["reason"]) for namespace in found} == {(status, reason)}
     assert run.returncode == 0
 
 

@@ -134,12 +134,6 @@ def test_hooks_are_an_error(model: nn.Sequential, kind: str) -> None:
         GraphedCallable(model)(rows())
 
 
-def test_buffer_with_a_gradient_is_an_error(model: nn.Module) -> None:
-    model.register_buffer("extra", rows().requires_grad_())
-    with pytest.raises(UnsupportedError, match="the buffer 'extra' requires a gradient"):
-        GraphedCallable(model)(rows())
-
-
 class Counting(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -150,26 +144,35 @@ class Counting(nn.Module):
         return given + self.calls
 
 
-def test_attribute_changed_in_python_is_an_error() -> None:
-    with pytest.raises(UnsupportedError, match="'calls' got another value in Python, as in no replay"):
-        GraphedCallable(Counting())(rows())
+def with_buffer() -> nn.Module:
+    model = nn.Linear(4, 2).to("cpu_sim")
+    model.register_buffer("extra", rows().requires_grad_())
+    return model
 
 
-def test_value_that_cannot_be_compared_is_an_error() -> None:
-    with pytest.raises(UnsupportedError, match="a graph cannot take a set"):
-        GraphedCallable(lambda *_: None)(rows(), {1})
-
-
-def test_tensors_elsewhere_are_an_error(model: nn.Module) -> None:
-    with pytest.raises(UnsupportedError, match=r"an argument is on cpu, .* Fix: move it to 'cpu_sim' before"):
-        GraphedCallable(model)(torch.ones(2, 4))
-    with pytest.raises(UnsupportedError, match="a parameter or buffer is on cpu"):
-        GraphedCallable(nn.Linear(4, 2))(rows())
-
-
-def test_argument_changed_in_place_is_an_error() -> None:
-    with pytest.raises(UnsupportedError, match=r"an argument is changed in place: .* Fix: change a copy"):
-        GraphedCallable(lambda given: given.add_(1))(rows())
+@pytest.mark.parametrize(
+    ("make", "arguments", "told"),
+    [
+        (with_buffer, lambda: [rows()], "the buffer 'extra' requires a gradient"),
+        (Counting, lambda: [rows()], "'calls' got another value in Python, as in no replay"),
+        (lambda: lambda *_: None, lambda: [rows(), {1}], "a graph cannot take a set"),
+        (
+            lambda: nn.Linear(4, 2).to("cpu_sim"),
+            lambda: [torch.ones(2, 4)],
+            r"an argument is on cpu, .* Fix: move it to 'cpu_sim' before",
+        ),
+        (lambda: nn.Linear(4, 2), lambda: [rows()], "a parameter or buffer is on cpu"),
+        (
+            lambda: lambda given: given.add_(1),
+            lambda: [rows()],
+            "an argument is changed in place: .* Fix: change a copy",
+        ),
+    ],
+    ids=["buffer", "attribute", "value", "argument elsewhere", "parameter elsewhere", "in place"],
+)
+def test_work_that_no_replay_would_do_is_an_error(make: Any, arguments: Any, told: str) -> None:
+    with pytest.raises(UnsupportedError, match=told):
+        GraphedCallable(make())(*arguments())
 
 
 def test_parameter_of_no_module_is_an_error(model: nn.Module) -> None:

@@ -49,50 +49,35 @@ def test_failed_ranks_waited_for_the_missing_one() -> None:
     assert "until it failed (RuntimeError: Timed out waiting 30000ms); the last call of rank 2 was #2" in text
 
 
-def test_unclear_ending_has_failed_if_a_rank_is_missing() -> None:
-    (text,) = told(*(log(rank, until(3, "over")) for rank in (0, 1, 3)), log(2, until(2)))
-
-    assert "rank 2 of group 0 (default_pg, ranks 0-3) has not called #3" in text
-
-
-def test_unfinished_call_hides_no_later_one() -> None:
-    calls = [all_reduce(1), all_reduce(2, "waiting"), all_reduce(3, "waiting")]
-
+@pytest.mark.parametrize(
+    "calls",
+    [
+        until(3, "over"),  # a library that does not say how a call ended: it has failed
+        [all_reduce(1), all_reduce(2, "waiting"), all_reduce(3, "waiting")],  # an unfinished one hides no later one
+        [all_reduce(number, "unknown") for number in (1, 2, 3)],  # without ends, the last alone is waited in
+    ],
+    ids=["over", "unfinished", "unknown"],
+)
+def test_the_last_call_is_the_one_that_waits(calls: list[Call]) -> None:
     (finding,) = judged(*(log(rank, calls) for rank in (0, 1, 3)), log(2, calls[:2])).findings
 
     assert (finding.number, finding.blamed, finding.waiting) == (3, (2,), (0, 1, 3))
-
-
-def test_without_endings_only_the_last_call_is_waited_in() -> None:
-    silent = [all_reduce(number, "unknown") for number in (1, 2, 3)]
-
-    (finding,) = judged(*(log(rank, silent) for rank in (0, 1, 3)), log(2, silent[:2])).findings
-
-    assert (finding.number, finding.blamed) == (3, (2,))
+    assert "rank 2 of group 0 (default_pg, ranks 0-3) has not called #3" in finding.text
 
 
 @pytest.mark.parametrize(
-    ("state", "exited", "said"),
+    ("facts", "said"),
     [
-        ("stopped", False, "; its process 4002 is stopped, by SIGSTOP or a debugger"),
-        ("gone", False, "; its process 4002 is gone, and was probably killed"),
-        ("gone", True, "; its process 4002 has ended by itself"),
+        ({"state": "stopped"}, "; its process 4002 is stopped, by SIGSTOP or a debugger"),
+        ({"state": "gone"}, "; its process 4002 is gone, and was probably killed"),
+        ({"state": "gone", "exited": True}, "; its process 4002 has ended by itself"),
+        ({"seen": "data.py:9 in read"}, "train.py:42 in training_step, and it was later seen at data.py:9 in read"),
     ],
 )
-def test_what_became_of_the_process_is_told(state: str, exited: bool, said: str) -> None:
-    behind = log(2, until(4), state=state, exited=exited)
-
-    (text,) = told(*(log(rank, until(5, "waiting")) for rank in (0, 1, 3)), behind)
+def test_what_became_of_the_rank_is_told(facts: dict[str, object], said: str) -> None:
+    (text,) = told(*(log(rank, until(5, "waiting")) for rank in (0, 1, 3)), log(2, until(4), **facts))
 
     assert text.endswith(said)
-
-
-def test_where_a_rank_was_seen_since_its_last_call_is_told() -> None:
-    behind = log(2, until(4), seen="data.py:9 in read")
-
-    (text,) = told(*(log(rank, until(5, "waiting")) for rank in (0, 1, 3)), behind)
-
-    assert text.endswith("train.py:42 in training_step, and it was later seen at data.py:9 in read")
 
 
 def test_rank_stopped_in_a_common_call_is_found() -> None:
@@ -105,23 +90,30 @@ def test_rank_stopped_in_a_common_call_is_found() -> None:
     assert finding.text.endswith("rank 2: its process 4002 is stopped, by SIGSTOP or a debugger")
 
 
-def test_common_call_is_under_way() -> None:
-    judgement = judged(*(log(rank, until(5, "waiting")) for rank in range(4)))
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        (
+            all_reduce(1, "waiting"),
+            (
+                "all ranks of group 0 (default_pg, ranks 0-3) have called #1 all_reduce (float32 [1024]), and ranks 0-3"
+                " are still in it: it is under way, or the library is slow or hangs"
+            ),
+        ),
+        (
+            all_reduce(1, "failed", why="RuntimeError: no"),
+            (
+                "#1 all_reduce (float32 [1024]) of group 0 (default_pg, ranks 0-3) has failed on ranks 0-3, at"
+                " train.py:42 in training_step: RuntimeError: no"
+            ),
+        ),
+    ],
+    ids=["under way", "failed"],
+)
+def test_call_of_all_ranks_is_a_note(last: Call, said: str) -> None:
+    judgement = judged(*(log(rank, [last]) for rank in range(4)))
 
-    assert judgement.findings == ()
-    (note,) = judgement.notes
-    assert note.endswith("are still in it: it is under way, or the library is slow or hangs")
-
-
-def test_call_that_failed_everywhere_is_told() -> None:
-    judgement = judged(*(log(rank, [all_reduce(1, "failed", why="RuntimeError: no")]) for rank in range(4)))
-
-    assert judgement.findings == ()
-    (note,) = judgement.notes
-    assert note == (
-        "#1 all_reduce (float32 [1024]) of group 0 (default_pg, ranks 0-3) has failed on ranks 0-3, at train.py:42 in"
-        " training_step: RuntimeError: no"
-    )
+    assert (judgement.findings, judgement.notes) == ((), (said,))
 
 
 def test_a_rank_that_has_written_nothing_is_named() -> None:
@@ -189,24 +181,27 @@ def steps(*, without: int = 0, twice: int = 0) -> list[Call]:
     ]
 
 
-def test_early_missing_call_is_found_later() -> None:
-    whole = steps()
+@pytest.mark.parametrize(
+    ("odd", "missing", "fault"),
+    [
+        (
+            steps(without=3),
+            "rank 2 of group 0 (default_pg, ranks 0-3) has not called #6",
+            "; rank 2 has left out #3 all_reduce, at train.py:10 in step: what it calls #3 is #4 elsewhere",
+        ),
+        (
+            steps(twice=3),
+            "ranks 0, 1, 3 of group 0 (default_pg, ranks 0-3) have not called #7",
+            "; rank 2 alone has made #4 all_reduce, at train.py:10 in step: what others call #4 is its #5",
+        ),
+    ],
+    ids=["a call too few", "a call too many"],
+)
+def test_the_rank_that_is_out_of_step_is_named(odd: list[Call], missing: str, fault: str) -> None:
+    (text,) = told(*(log(rank, steps()) for rank in (0, 1, 3)), log(2, odd))
 
-    (text,) = told(*(log(rank, whole) for rank in (0, 1, 3)), log(2, steps(without=3)))
-
-    assert "rank 2 of group 0 (default_pg, ranks 0-3) has not called #6" in text
-    assert text.endswith(
-        "; rank 2 has left out #3 all_reduce, at train.py:10 in step: what it calls #3 is #4 elsewhere"
-    )
-
-
-def test_a_call_too_many_is_the_one_ranks_fault_that_made_it() -> None:
-    whole = steps()
-
-    (text,) = told(*(log(rank, whole) for rank in (0, 1, 3)), log(2, steps(twice=3)))
-
-    assert "ranks 0, 1, 3 of group 0 (default_pg, ranks 0-3) have not called #7" in text
-    assert text.endswith("; rank 2 alone has made #4 all_reduce, at train.py:10 in step: what others call #4 is its #5")
+    assert missing in text
+    assert text.endswith(fault)
 
 
 def test_a_group_destroyed_and_made_again_is_another_group() -> None:
@@ -280,21 +275,20 @@ def test_a_send_that_nobody_receives_names_the_receiver() -> None:
     assert "rank 1 of group 0 (default_pg, ranks 0-3) does not receive what rank 0 sends, #1" in finding.text
 
 
-def test_a_send_that_the_library_has_taken_waits_for_nobody() -> None:
-    assert told(log(0, [sent(1, how="over")]), log(1, [all_reduce(1)]), world_size=2) == []
+@pytest.mark.parametrize(
+    ("zero", "one", "findings"),
+    [
+        (sent(1, how="over"), all_reduce(1), 0),  # the library has taken it
+        (received(1, how="over"), all_reduce(1), 1),  # without a send it has failed
+        (sent(1), received(0), 0),
+        (sent(1), received(None), 0),  # from any rank
+    ],
+)
+def test_a_send_and_a_receive_are_matched(zero: Call, one: Call, findings: int) -> None:
+    assert len(told(log(0, [zero]), log(1, [one]), world_size=2)) == findings
 
 
-def test_a_receive_that_is_over_without_a_send_has_failed() -> None:
-    assert len(told(log(0, [received(1, how="over")]), log(1, [all_reduce(1)]), world_size=2)) == 1
-
-
-def test_matched_send_and_receive_wait_for_no_rank() -> None:
-    assert told(log(0, [sent(1)]), log(1, [received(0)]), world_size=2) == []
-
-
-def test_a_receive_from_any_rank_takes_any_send() -> None:
-    assert told(log(0, [sent(1)]), log(1, [received(None)]), world_size=2) == []
-
+def test_a_receive_from_any_rank_waits_for_no_certain_one() -> None:
     (text,) = told(log(0, [all_reduce(1)]), log(1, [received(None)]), world_size=2)
     assert text.startswith("no rank has sent what rank 1 of group 0 (default_pg, ranks 0-3) receives from any rank")
 

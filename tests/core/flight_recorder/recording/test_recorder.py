@@ -63,24 +63,37 @@ def first(run: RecordedRun, tensors: str, rank: int = 0) -> Call:
     return next(call for call in run.logs[rank].calls if call.tensors == tensors)
 
 
+def line_of(text: str) -> int:
+    """Return the number of the line of the programs in which ``text`` is."""
+    return 1 + next(place for place, line in enumerate(PROGRAMS.read_text().splitlines()) if text in line)
+
+
 def test_every_rank_has_written_and_nobody_waits(recorded: tuple[RecordedRun, list[str]]) -> None:
-    run, _ = recorded
+    run, outputs = recorded
 
     judgement = judge(run, time.time())
 
     assert (list(run.logs), run.damages, judgement.findings) == ([0, 1], (), ())
     assert all(log.exited for log in run.logs.values())
+    for output in outputs:  # what is refused stays the library's error
+        assert "refused: " in output
+        assert "flight_recorder" not in output
 
 
 def test_a_call_is_told_with_its_shape_dtype_root_and_line(recorded: tuple[RecordedRun, list[str]]) -> None:
+    """What DDP calls in C++, too, with the user's line."""
     run, _ = recorded
-    program = PROGRAMS.read_text().splitlines()
+    gradients = next(call for call in run.logs[0].calls if call.tensors == "float32 [4]" and call.root is None)
 
     assert (first(run, "float32 [2, 3]").number, first(run, "int64 [4]").operation) == (1, "all_reduce")
     assert (first(run, "float32 [5]").operation, first(run, "float32 [5]").root) == ("broadcast", 1)
-    for call, line in ((first(run, "float32 [2, 3]"), "torch.ones(2, 3)"), (first(run, "int64 [4]"), "torch.int64")):
-        number = 1 + next(place for place, text in enumerate(program) if line in text)
-        assert call.place.endswith(f"rank_programs.py:{number} in every_kind")
+    assert gradients.operation == first(run, "float32 [7]").operation == "all_reduce"  # the last is functional
+    for call, line in (
+        (first(run, "float32 [2, 3]"), "torch.ones(2, 3)"),
+        (first(run, "int64 [4]"), "torch.int64"),
+        (gradients, ".backward()"),
+    ):
+        assert call.place.endswith(f"rank_programs.py:{line_of(line)} in every_kind")
 
 
 def test_what_finished_and_what_failed_is_known(recorded: tuple[RecordedRun, list[str]]) -> None:
@@ -92,47 +105,13 @@ def test_what_finished_and_what_failed_is_known(recorded: tuple[RecordedRun, lis
     assert "ReduceOp.BAND" in collectives[0].why
 
 
-def test_sends_and_receives_are_counted_apart(recorded: tuple[RecordedRun, list[str]]) -> None:
+def test_sends_and_groups_are_counted_apart(recorded: tuple[RecordedRun, list[str]]) -> None:
     run, _ = recorded
-
     send, receive = first(run, "float32 [6]"), first(run, "float32 [6]", rank=1)
+    again, other = first(run, "float32 [9]").group, first(run, "float32 [1]").group
 
     assert (send.operation, send.channel.direction, send.channel.peer, send.channel.tag) == ("send", "send", 1, 3)
     assert (receive.operation, receive.channel.peer, receive.number) == ("recv", 0, 1)
-
-
-def test_what_ddp_calls_in_cpp_is_told_with_the_users_line(recorded: tuple[RecordedRun, list[str]]) -> None:
-    run, _ = recorded
-
-    program = PROGRAMS.read_text().splitlines()
-    backward = 1 + next(place for place, text in enumerate(program) if ".backward()" in text)
-
-    gradients = next(call for call in run.logs[0].calls if call.tensors == "float32 [4]" and call.root is None)
-
-    assert gradients.operation == "all_reduce"
-    assert gradients.place.endswith(f"rank_programs.py:{backward} in every_kind")
-
-
-def test_functional_collectives_are_seen(recorded: tuple[RecordedRun, list[str]]) -> None:
-    run, _ = recorded
-
-    assert first(run, "float32 [7]").operation == "all_reduce"
-
-
-def test_what_is_refused_stays_the_librarys_error(recorded: tuple[RecordedRun, list[str]]) -> None:
-    _, outputs = recorded
-
-    for output in outputs:
-        assert "refused: " in output
-        assert "flight_recorder" not in output
-
-
-def test_groups_have_their_names_ranks_and_lives(recorded: tuple[RecordedRun, list[str]]) -> None:
-    run, _ = recorded
-
-    again = first(run, "float32 [9]").group
-    other = first(run, "float32 [1]").group
-
     assert (again.name, again.life, again.ranks, first(run, "float32 [9]").number) == ("0", 2, (0, 1), 1)
     assert (other.life, other.ranks) == (1, (0, 1))
     assert other.name != again.name
@@ -167,8 +146,7 @@ def test_waiting_ranks_are_known_hanging_stopped_or_killed(
     assert "its process" not in finding()
     while "and it was later seen at" not in finding():
         time.sleep(0.5)
-    sleep = 1 + next(place for place, text in enumerate(PROGRAMS.read_text().splitlines()) if "time.sleep" in text)
-    assert f"rank_programs.py:{sleep} in one_skips" in finding().partition("it was later seen at ")[2]
+    assert f"rank_programs.py:{line_of('time.sleep')} in one_skips" in finding().partition("it was later seen at ")[2]
     ranks[1].send_signal(signal.SIGSTOP)
     os.waitpid(ranks[1].pid, os.WUNTRACED)
     assert f"its process {ranks[1].pid} is stopped" in finding()
