@@ -67,6 +67,9 @@ class CapturedCall:
         self.calls: int = 0
         """Number of forward replays, each of which overwrites the activations of the one before."""
 
+        self.is_differentiable: list[bool] = []
+        """For each tensor of the outputs, whether a gradient goes through it."""
+
         leaves, structure = flatten(arguments)
         self.input_count: int = sum(isinstance(each, torch.Tensor) for each in leaves)
         self._inputs = static_copies(leaves)
@@ -130,10 +133,6 @@ class CapturedCall:
         """Return copies of the static outputs, which the next replay overwrites."""
         return tuple(each.clone() for each in self._outputs if isinstance(each, torch.Tensor))
 
-    def differentiable_outputs(self) -> list[bool]:
-        """Return, for each tensor of the outputs, whether a gradient goes through it."""
-        return self._is_differentiable
-
     def replay_backward(self, call: int, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         """Replay the backward graph of the call with this number; return a gradient of each input and parameter.
 
@@ -145,7 +144,7 @@ class CapturedCall:
                 " alone. Fix: call backward before the next call, or use a graph of its own for each",
                 capability="graphs",
             )
-        chosen = [each for each, through in zip(gradients, self._is_differentiable, strict=True) if through]
+        chosen = [each for each, through in zip(gradients, self.is_differentiable, strict=True) if through]
         copy_into(self._gradients_out, chosen)
         self._backward.replay()
         found = iter(self._gradients_in)
@@ -177,7 +176,7 @@ class CapturedCall:
             nodes += [following for following, _ in node.next_functions]
 
     def _differentiate(self, outputs: Sequence[Any]) -> None:
-        self._is_differentiable = [each.requires_grad for each in outputs if isinstance(each, torch.Tensor)]
+        self.is_differentiable = [each.requires_grad for each in outputs if isinstance(each, torch.Tensor)]
         through = self._differentiable(outputs)
         if not through:
             return
@@ -196,7 +195,7 @@ class _Replay(torch.autograd.Function):
         ctx.captured = captured
         ctx.call = captured.replay_forward(tensors[: captured.input_count])
         outputs = captured.copied_outputs()
-        through = captured.differentiable_outputs()
+        through = captured.is_differentiable
         ctx.mark_non_differentiable(*(each for each, kept in zip(outputs, through, strict=True) if not kept))
         return outputs
 

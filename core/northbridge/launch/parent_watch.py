@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from northbridge.process_record import logger
+from northbridge.processes.endings import read_stat
 from northbridge.processes.environment import hand_down, handed_down
 
 _LAUNCHER = "_NORTHBRIDGE_LAUNCHER"  # "PID FILE": the file is removed when that process ends without an error
@@ -176,8 +177,5 @@ def _is_running(process: int) -> bool:
     except OSError as error:
         return isinstance(error, PermissionError)
     # A killed process keeps its number until its parent waits for it.
-    try:
-        said = Path(f"/proc/{process}/stat").read_text()
-    except OSError:  # it has ended meanwhile, or the system has no such files
-        return not Path("/proc/self/stat").exists()
-    return said.rpartition(")")[2].split()[0] != "Z"
+    fields = read_stat(process)
+    return fields[0] != "Z" if fields else not Path("/proc/self/stat").exists()  # ended meanwhile, or no such files

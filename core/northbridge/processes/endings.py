@@ -60,7 +60,7 @@ def this_machine() -> str:
 
 def started_at(process: int) -> int | None:
     """Return the start of ``process`` in ticks since the system's start: a later process with its number differs."""
-    fields = _fields(process)
+    fields = read_stat(process)
     return int(fields[19]) if fields else None
 
 
@@ -68,7 +68,7 @@ def state_of(process: int, ticks: int | None, machine: str) -> State:
     """Return the state of the process that began at ``ticks`` on ``machine``."""
     if not machine or machine != this_machine() or ticks is None:
         return "unknown"
-    fields = _fields(process)
+    fields = read_stat(process)
     if not fields or int(fields[19]) != ticks or fields[0] in "ZX":
         return "gone"
     return "stopped" if fields[0] in "Tt" else "running"
@@ -80,7 +80,7 @@ def cpu_seconds(process: int) -> float:
         names = os.listdir("/proc")
     except OSError:
         return 0.0
-    table = {int(name): fields for name in names if name.isdigit() and (fields := _fields(int(name)))}
+    table = {int(name): fields for name in names if name.isdigit() and (fields := read_stat(int(name)))}
     family, ticks = {process}, 0
     for each, fields in sorted(table.items(), key=lambda item: int(item[1][19])):  # a parent starts before its children
         if each == process or int(fields[3]) == process or int(fields[1]) in family:
@@ -89,8 +89,8 @@ def cpu_seconds(process: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _fields(process: int) -> list[str]:
-    # After the command's name, which may contain anything: the state is the first field.
+def read_stat(process: int) -> list[str]:
+    """Return what Linux says of ``process`` behind its command's name, its state first; empty if it is gone."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
