@@ -66,18 +66,18 @@ def test_a_torch_that_is_broken_itself_is_named(tmp_path: Path, monkeypatch: pyt
     assert problem == "`import torch` raised OSError: libtorch.so: file too short. Fix: reinstall torch"
 
 
-@pytest.mark.parametrize("command", [["list"], ["doctor", "--output", "found.json"]], ids=["list", "doctor"])
-def test_somebody_elses_broken_extension_comes_first_and_alone(tmp_path: Path, command: list[str]) -> None:
+@pytest.mark.parametrize("command", ["list", "doctor --output found.json"])
+def test_somebody_elses_broken_extension_comes_first_and_alone(tmp_path: Path, command: str) -> None:
     install_extension(tmp_path, f"raise ImportError('{MISSING}')")
     expected = f"torch-broken 1.0 breaks `import torch`: ImportError: {MISSING}. Fix: repair or uninstall it, or {FIX}"
 
-    run = northbridge(Site((tmp_path,), tmp_path), *command)
+    run = northbridge(Site((tmp_path,), tmp_path), *command.split())
 
     assert run.returncode == 1
     assert run.stdout.splitlines()[0] == expected
     assert row(run.stdout, "hpu")[3:] == row(run.stdout, "sdaa")[3:] == ["not asked"] * 4
     assert row(run.stdout, "lightning.pytorch")[-1] == "not asked"
-    if command != ["list"]:
+    if command != "list":
         found = json.loads((tmp_path / "found.json").read_text())
         assert found["torch_problem"] == expected
         assert found["selection"]["reason"] == "torch cannot be imported"

@@ -41,12 +41,11 @@ if __name__ == "__main__":
 LAST_WORDS = """
 import os, socket, subprocess, sys, threading
 from types import SimpleNamespace
-import torch.distributed as dist
 from northbridge.processes.environment import children_listen
 from northbridge.launch.parent_watch import end_with_launcher
-from northbridge.lightning.launchers import subprocess_script
 
 if "LOCAL_RANK" in os.environ and sys.argv[1] == "met":
+    import torch.distributed as dist
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 end_with_launcher(starts_ranks="LOCAL_RANK" not in os.environ)
 if "LOCAL_RANK" not in os.environ:
@@ -60,6 +59,7 @@ if "LOCAL_RANK" not in os.environ:
     if sys.argv[2] == "fails":
         raise SystemError("rank 0 has given up")
     if sys.argv[2] == "another rank fails":
+        from northbridge.lightning.launchers import subprocess_script
         subprocess_script.end_as_ranks_end()
         subprocess_script.note_scripts(SimpleNamespace(procs=[subprocess.Popen([sys.executable, "-c", "exit(3)"])]), 1)
 else:
@@ -74,12 +74,16 @@ else:
 
 
 def test_a_rank_that_waits_for_a_killed_rank_0_ends_and_says_why(tmp_path: Path) -> None:
+    """What the killed process leaves is removed when the ranks have read it."""
     (tmp_path / "train.py").write_text(USER)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
 
     start = time.monotonic()
     run = subprocess.run(
         [sys.executable, "train.py"],
         cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -91,43 +95,44 @@ def test_a_rank_that_waits_for_a_killed_rank_0_ends_and_says_why(tmp_path: Path)
     assert re.search(r"rank 1 is process \d+", run.stdout)
     assert "the process that started this rank was killed, and this rank ends with it" in run.stdout
     assert time.monotonic() - start < 90
+    (left,) = temporary.glob("northbridge-launcher-*")
+    parent_watch._sweep(temporary)
+    assert not left.read_text()  # it was killed just now: a rank may still look for it
+    for said in ("was killed", None):
+        os.utime(left, times=(0, 0))
+        parent_watch._sweep(temporary)
+        assert (left.read_text() if left.exists() else None) == said
 
 
-def last_words(folder: Path, *, met: bool, how: str = "ends well", code: int = 0) -> str:
-    """Return the last output of a rank whose launcher ended with ``code``, before or after the ranks had met."""
-    (folder / "last.py").write_text(LAST_WORDS)
-    arguments = ("met" if met else "alone", how)
-    with start_python("last.py", *arguments, folder=folder, stdin=subprocess.PIPE, stderr=subprocess.STDOUT) as first:
+ENDED = "the process that started this rank {}, and this rank ends with it\n"
+
+
+@pytest.mark.parametrize(
+    ("met", "how", "code", "said"),
+    [
+        ("met", "ends well", 0, ["the rank has done its work\n"]),
+        ("alone", "ends well", 0, [ENDED.format("ended before the ranks had met")]),
+        ("met", "fails", 1, ["SystemError: rank 0 has given up", ENDED.format("failed")]),
+        # After the training, when no collective tells it: rank 0 ends for the other rank.
+        (
+            *("met", "another rank fails", 3),
+            ["ended with exit code 3; this run ends with exit code 3\n", ENDED.format("failed")],
+        ),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_the_rank_of_a_launcher_that_has_ended(tmp_path: Path, met: str, how: str, code: int, said: list[str]) -> None:
+    (tmp_path / "last.py").write_text(LAST_WORDS)
+    with start_python("last.py", met, how, folder=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.STDOUT) as first:
         assert first.stdin is not None
         assert first.stdout is not None
         assert first.wait(60) == code
         first.stdin.close()
-        return first.stdout.read()
+        printed = first.stdout.read()
 
-
-def test_rank_that_outlives_a_good_parent_is_left_alone(tmp_path: Path) -> None:
-    assert last_words(tmp_path, met=True) == "the rank has done its work\n"
-
-
-def test_unmet_rank_ends_if_rank_0_is_gone(tmp_path: Path) -> None:
-    said = last_words(tmp_path, met=False)
-
-    assert said == "the process that started this rank ended before the ranks had met, and this rank ends with it\n"
-
-
-def test_met_rank_ends_if_rank_0_has_failed(tmp_path: Path) -> None:
-    said = last_words(tmp_path, met=True, how="fails", code=1)
-
-    assert "SystemError: rank 0 has given up" in said
-    assert said.endswith("the process that started this rank failed, and this rank ends with it\n")
-
-
-def test_met_rank_ends_if_another_rank_has_failed(tmp_path: Path) -> None:
-    """After the training, when no collective tells it: rank 0 ends for the other rank."""
-    said = last_words(tmp_path, met=True, how="another rank fails", code=3)
-
-    assert "ended with exit code 3; this run ends with exit code 3\n" in said
-    assert said.endswith("the process that started this rank failed, and this rank ends with it\n")
+    assert all(each in printed for each in said)
+    assert printed.endswith(said[-1])
+    assert printed == said[0] or len(said) > 1
 
 
 def test_process_that_ends_during_the_look_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,24 +142,6 @@ def test_process_that_ends_during_the_look_is_gone(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Path, "read_text", vanish)
 
     assert not parent_watch._is_running(os.getpid()) or not Path("/proc/self/stat").exists()
-
-
-def test_killed_process_leavings_are_removed_when_read(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(USER)
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    subprocess.run(
-        [sys.executable, "train.py"], cwd=tmp_path, env={**os.environ, "TMPDIR": str(temporary)}, check=False
-    )
-    (left,) = temporary.glob("northbridge-launcher-*")
-
-    parent_watch._sweep(temporary)
-    assert not left.read_text()  # it was killed just now: a rank may still look for it
-
-    for said in ("was killed", None):
-        os.utime(left, times=(0, 0))
-        parent_watch._sweep(temporary)
-        assert (left.read_text() if left.exists() else None) == said
 
 
 def test_living_process_word_is_not_removed(tmp_path: Path) -> None:
@@ -250,9 +237,11 @@ def test_rank_of_a_killed_parent_ends(tmp_path: Path, method: str) -> None:
 
 
 def test_rank_that_is_done_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def names() -> set[str]:
+        return {each.name for each in threading.enumerate()}
+
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: SimpleNamespace(pid=os.getppid()))
 
     with parent_watch.end_with_parent():
-        assert "launcher" in {each.name for each in threading.enumerate()}
-
-    assert "launcher" not in {each.name for each in threading.enumerate()}
+        assert "launcher" in names()
+    assert "launcher" not in names()
