@@ -41,8 +41,8 @@ _ENTRIES = """\
 tests/test_ standard
     full packaging.py
 tests/core/test_ standard
-    fast backend.py bridge.py capabilities.py damaged_input.py device.py errors.py process_record.py
-    fast settings.py public_names.py
+    fast backend.py damaged_input.py device.py errors.py process_record.py settings.py public_names.py untrusted.py
+    standard untrusted.py::test_no_other_console_is_made_in_the_core
     standard backend.py::test_what_crosses_is_found_anew_on_the_other_side
     standard public_names.py::test_a_star_import_brings_them_all
     standard public_names.py::test_it_imports_neither_torch_nor_pydantic_nor_lightning
@@ -61,8 +61,8 @@ tests/conformance/ fast
     full tests/device/test_one_device.py::test_a_machine_with_one_device_forbids_no_test_of_one
 tests/core/contract/ fast
 tests/core/diagnostics/ full
-    fast test_diagnosis.py test_environment.py test_table.py
-    standard test_backends.py test_namespaces.py
+    fast test_diagnosis.py test_environment.py
+    standard test_list.py
     standard test_training.py::test_the_simulated_chip_trains_on_one_card_and_on_two
 tests/core/discovery/ standard
     fast test_hooks.py test_installed.py test_stand_ins.py
@@ -81,8 +81,6 @@ tests/core/lightning/ standard
     full plugins/test_float8.py::test_torchao plugins/test_float8_inference.py::test_a_model
 tests/core/processes/ fast
     standard test_child.py test_python_start.py
-tests/core/untrusted/ fast
-    standard test_terminal.py::test_no_other_console_is_made_in_the_core
 tests/backends/cpu_sim/ standard
     fast build/test_cache.py build/test_recipe.py faults/test_plan.py test_settings.py
     full csrc/collective/test_missing_ranks.py faults/test_ranks.py test_conformance.py

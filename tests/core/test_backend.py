@@ -1,14 +1,20 @@
-"""One chip family as one value."""
+"""One chip family as one value, and the defaults of its parts."""
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, replace
+import sys
+from dataclasses import FrozenInstanceError, fields, replace
+from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 from tests.core.conftest import Install
 
 import northbridge
+import northbridge.bridge
+from northbridge import Capabilities, no, unknown, yes
+from northbridge.capabilities import DENIABLE, FACTS
 
 
 class Card(northbridge.Device):
@@ -106,3 +112,172 @@ def test_an_interface_has_few_methods(kind: type[object]) -> None:
     methods = [name for name, value in vars(kind).items() if callable(value) and not name.startswith("_")]
 
     assert 0 < len(methods) <= INTERFACES[kind]
+
+
+class Asked(northbridge.Bridge):
+    backend = "tested"
+
+    def load(self) -> None:
+        """Load nothing: these tests ask."""
+
+
+def test_a_bridge_without_load_cannot_be_made() -> None:
+    class Unfinished(northbridge.Bridge): ...
+
+    with pytest.raises(TypeError, match=r"abstract method '?load"):
+        Unfinished()  # type: ignore[abstract]  # the point of the test
+
+
+def test_everything_but_load_may_be_left_out() -> None:
+    bridge = Asked()
+
+    bridge.prepare()
+    bridge.prepare_rank(index=0, local_rank=0, world_size=1)
+    bridge.after_backward()
+    bridge.after_step()
+    bridge.after_evaluation()
+    bridge.check_environment()
+    bridge.check_count(3)
+
+    assert bridge.detect() is None
+    assert bridge.missing() is None
+    assert bridge.describe_machine() == {}
+    assert vars(bridge) == {}
+
+
+@pytest.mark.parametrize(
+    ("package", "missing"),
+    [
+        ("json", None),
+        ("json.there_is_no_such_module", None),  # load() tells
+        ("torch_hal9000.chip", "its software 'torch_hal9000.chip' is not installed"),
+    ],
+)
+def test_missing_asks_for_the_top_level_package(package: str, missing: str | None) -> None:
+    class Packaged(Asked):
+        pass
+
+    Packaged.package = package
+
+    assert Packaged().missing() == missing
+
+
+def test_missing_finds_a_module_without_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script's stub has none, and importlib raises ValueError."""
+    monkeypatch.setitem(sys.modules, "torch_hal9000", ModuleType("torch_hal9000"))
+
+    assert northbridge.bridge.is_installed("torch_hal9000")
+
+
+class Plain(northbridge.Acceleration):
+    """Of a chip that overrides nothing."""
+
+
+@pytest.fixture
+def plain() -> Plain:
+    acceleration = Plain()
+    acceleration.device_type = "cpu"
+    return acceleration
+
+
+def test_a_chip_without_graphs_refuses_to_capture(plain: Plain, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unregistered() -> None:
+        raise RuntimeError("Graph is not supported on device type: cpu")
+
+    monkeypatch.setattr(torch.accelerator, "Graph", unregistered)
+
+    with pytest.raises(northbridge.UnsupportedError) as caught:
+        plain.graph()
+
+    assert str(caught.value) == (
+        "'cpu' has registered no graph in torch: Graph is not supported on device type: cpu. Fix: run without graphs"
+    )
+    assert caught.value.capability == "graphs"
+
+
+def test_an_older_torch_has_no_graphs(plain: Plain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.accelerator, "Graph")
+
+    with pytest.raises(northbridge.UnsupportedError, match=r"has no torch\.accelerator\.Graph\. Fix: install torch"):
+        plain.graph()
+
+
+def test_gradients_are_clipped_as_torch_clips_them(plain: Plain) -> None:
+    weight = torch.nn.Parameter(torch.zeros(2))
+    weight.grad = torch.tensor([3.0, 4.0])
+
+    norm = plain.clip_grad_norm([weight], max_norm=1.0)
+
+    assert norm == 5
+    assert torch.equal(weight.grad, torch.tensor([3.0, 4.0]) * (1 / (5 + 1e-6)))
+
+
+def test_a_chip_without_a_loader_names_torchs(plain: Plain) -> None:
+    with pytest.raises(northbridge.UnsupportedError) as caught:
+        plain.image_loader(torch.utils.data.TensorDataset(torch.ones(2)), batch_size=1)
+
+    assert str(caught.value) == ("'cpu' has no loader of its own for TensorDataset. Fix: torch.utils.data.DataLoader")
+    assert caught.value.capability == "data_loaders"
+
+
+def test_a_chip_with_nothing_of_its_own_says_so(plain: Plain) -> None:
+    assert (plain.fused_optimizers(), plain.compile_options(), plain.compilations()) == ({}, {}, {})
+    assert plain.float8_engines() == {}
+    plain.device_type = "acme"
+    assert plain.profiler_activity() is None
+
+
+def test_only_a_denial_is_denied_and_it_has_a_reason() -> None:
+    claim = no("its adders are 16 bits wide")
+
+    assert (claim.denied, claim.reason) == (True, "its adders are 16 bits wide")
+    assert [yes.denied, unknown.denied] == [False, False]
+    with pytest.raises(ValueError, match="a claim of 'no' needs a reason"):
+        no("")
+
+
+def test_chip_that_claims_nothing_is_real_and_unknown() -> None:
+    capabilities = Capabilities()
+
+    assert (capabilities.simulated, capabilities.auto, capabilities.rounds) == (False, True, False)
+    assert [name for name, claim in capabilities.claims().items() if claim.answer != "unknown"] == ["float32_products"]
+
+
+@pytest.mark.parametrize(("facts", "exact"), [((False, False), False), ((True, False), True), ((True, True), False)])
+def test_simulated_chip_is_exact_unless_it_rounds(facts: tuple[bool, bool], exact: bool) -> None:
+    assert Capabilities(simulated=facts[0], rounds=facts[1]).exact == exact
+
+
+def test_every_field_but_the_facts_is_a_claim() -> None:
+    assert set(Capabilities().claims()) == {each.name for each in fields(Capabilities)} - set(FACTS)
+
+
+def test_claims_are_found_by_their_names_and_cannot_be_changed() -> None:
+    capabilities = Capabilities(float64=no("it has no such unit"))
+
+    assert capabilities.claims()["float64"] is capabilities.float64
+    with pytest.raises(FrozenInstanceError):
+        capabilities.bfloat16 = yes  # type: ignore[misc]  # the point of the test
+
+
+def test_three_claims_are_deniable() -> None:
+    assert {"random_numbers", "memory_stats", "pinned_memory"} == DENIABLE
+    assert all(Capabilities.of_level("C2").claims()[name] is yes for name in DENIABLE)
+
+
+A_CLAIM = "northbridge.yes, northbridge.unknown or northbridge.no('the reason')"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"float64": True}, f"float64=True): expected {A_CLAIM}"),
+        ({"float16": no}, "float16=<function no"),
+        ({"simulated": yes}, "simulated=Claim"),
+    ],
+)
+def test_what_is_not_a_claim_is_told(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(TypeError) as error:
+        Capabilities(**wrong)
+
+    assert str(error.value).startswith(f"Capabilities({words}")

@@ -1,15 +1,20 @@
-"""The advice: what makes other things wrong comes before them, and what is missing after what is wrong."""
+"""The advice, in the order in which to act; and the tables, from what is known."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import pytest
+from tests.core.command import flowing
+
 from northbridge.diagnostics.backends import BackendReport, BackendRow
 from northbridge.diagnostics.diagnosis import Diagnosis, advise
 from northbridge.diagnostics.environment import Variable
 from northbridge.diagnostics.namespaces import NamespaceRow, Selection
+from northbridge.diagnostics.table import show
 from northbridge.diagnostics.training import SelfTest
+from northbridge.process_record import Entry
 
 NOTHING = Diagnosis(
     northbridge="0.1.0",
@@ -94,3 +99,25 @@ def test_what_is_known_from_two_sides_is_told_once() -> None:
     backend = BackendReport(BackendRow("acme", "1.0", "acme", "broken", reason=told), contract_problem=told)
 
     assert len(advise(diagnosis(asked="acme", backends=(backend,)))) == 1
+
+
+def test_a_taken_names_owner_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    backend = BackendReport(BackendRow("acme", "1.0", "northbridge-acme", "ready", True, 2, False))
+    namespace = NamespaceRow("lightning.fabric", "2.6.6", "lightning", "registered")
+    entry = Entry("acme", "left alone", "acme_lightning.AcmeAccelerator has it in lightning.fabric")
+
+    show(
+        Diagnosis(
+            northbridge="0.1.0",
+            python="3.11.7",
+            torch="2.13.0",
+            backends=(backend,),
+            namespaces=(namespace,),
+            record=(entry,),
+        )
+    )
+
+    assert "acme left alone: acme_lightning.AcmeAccelerator has it in lightning.fabric" in flowing(
+        capsys.readouterr().out
+    )

@@ -1,11 +1,13 @@
-"""What changes of torch when a chip is loaded: padded sequences in nn.TransformerEncoder, and averaged models."""
+"""What changes of torch when a chip is loaded: padded sequences, averaged models, and the seed."""
 
 from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import ModuleType
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -13,7 +15,10 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import northbridge
+from northbridge import Backend, Device, get, no
+from northbridge.autoload import seed_since_import
 from northbridge.device import describe_device_type
+from northbridge.discovery.seeds import seeded_when_loaded
 from northbridge.discovery.torch_changes import has_nested_tensors
 
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
@@ -157,3 +162,51 @@ def test_averages_with_counters() -> None:
 def test_renamed_spare_type_is_told_from_torchs_own() -> None:
     assert describe_device_type("cpu_sim") == "torch's spare device type, PrivateUse1, renamed to 'cpu_sim'"
     assert describe_device_type("xpu") == "a device type of its own, 'xpu', in this torch"
+
+
+class _Ghost(Device):
+    type: ClassVar[str] = "ghost"
+
+    def __init__(self) -> None:
+        self.seeds: list[int] = []
+
+    def seed(self, seed: int) -> None:
+        self.seeds.append(seed)
+
+
+@pytest.fixture
+def backend() -> Backend:
+    return replace(get("cpu_sim"), device=_Ghost())
+
+
+@pytest.fixture(autouse=True)
+def _state() -> Iterator[None]:
+    state = torch.get_rng_state()
+    yield
+    torch.set_rng_state(state)
+
+
+def seeds(backend: Backend) -> list[int]:
+    with seeded_when_loaded(backend):
+        pass
+    assert isinstance(backend.device, _Ghost)
+    return backend.device.seeds
+
+
+def test_only_a_seed_that_was_set_reaches_the_chip(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("northbridge.autoload._seed_at_import", torch.initial_seed())
+    assert (seed_since_import(), seeds(backend)) == (None, [])
+
+    torch.manual_seed(7)
+    assert seeds(backend) == [7]
+
+
+def test_known_chips_and_those_without_generators_keep_theirs(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(7)
+    denied = replace(backend.capabilities, random_numbers=no("it draws none"))
+    assert seeds(replace(backend, capabilities=denied)) == []
+
+    monkeypatch.setattr(torch, "ghost", ModuleType("torch.ghost"), raising=False)
+    assert seeds(backend) == []

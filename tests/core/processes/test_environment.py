@@ -1,4 +1,4 @@
-"""Effects of a vendor's import on the environment, and the words for ranks in it."""
+"""Effects of a vendor's import on the environment, the words for ranks in it, and how processes end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from northbridge import keep_environment
+from northbridge.errors import DetectionError
 from northbridge.processes import environment as given
+from northbridge.processes.endings import describe_error, describe_exit
 from northbridge.processes.environment import (
     children_listen,
     compiling_nothing,
@@ -108,3 +110,31 @@ def test_nothing_is_compiled_by_a_process_that_looks() -> None:
         inside = may_compile()
 
     assert (inside, may_compile()) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [(0, "ended with exit code 0"), (-15, "was killed by SIGTERM"), (-40, "was killed by signal 40")]
+)
+def test_the_end_of_a_process_in_words(code: int, told: str) -> None:
+    assert describe_exit(code) == told
+
+
+def test_what_a_vendors_code_raised_is_one_short_line() -> None:
+    assert describe_error(ValueError("no\n  card\x1b[2J")) == "ValueError: no card"
+    assert describe_error(ValueError("x" * 1000)) == f"ValueError: {'x' * 199}…"
+    assert describe_error(ValueError()) == "ValueError"
+
+
+def test_an_error_of_ours_is_told_to_its_end() -> None:
+    """There it says what to do."""
+    error = DetectionError(f"{'the driver ' * 30}hangs. Fix: restart it", backend="acme")
+
+    assert describe_error(error) == f"DetectionError: {error}"
+
+
+def test_an_error_whose_text_cannot_be_read_is_told_by_its_name() -> None:
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise KeyError("text")
+
+    assert describe_error(Broken()) == "Broken: (its text cannot be read: KeyError)"
