@@ -297,7 +297,7 @@ class TestBringUp:
         assert current.loaded() is None
 
     @pytest.mark.parametrize("name", ["tested", "cuda"], ids=["its own", "torch's own"])
-    def test_software_that_is_no_other_vendors_may_come_before(
+    def test_own_software_and_torchs_may_come_before(
         self, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         announce(tmp_path, name, name)
