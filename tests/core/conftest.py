@@ -23,6 +23,7 @@ from hatchling.builders.wheel import WheelBuilder
 from tests.core.broken_plugins import PLUGINS
 from tests.scripts import run_python
 
+import northbridge
 from northbridge import process_record
 from northbridge.discovery import declared, present
 from northbridge.processes import environment as given
@@ -59,6 +60,27 @@ class Site:
         child = self.python(code, *flags, **environ)
         assert (child.returncode, child.stderr) == (0, ""), child.stderr
         return json.loads(child.stdout)
+
+
+class PlainDevice(northbridge.Device):
+    """A device that torch has, so that nothing need be registered."""
+
+    type = "cpu"
+
+
+class PlainCollective(northbridge.Collective):
+    name = "plain_ccl"
+
+
+class PlainBridge(northbridge.Bridge):
+    def load(self) -> None:
+        """Load nothing."""
+
+
+def make_backend(name: str = "tested", **parts: Any) -> northbridge.Backend:
+    """Return a backend of plain parts, but for those that are given."""
+    plain = {"device": PlainDevice(), "collective": PlainCollective(), "bridge": PlainBridge()}
+    return northbridge.Backend(name, **{**plain, **parts})
 
 
 Install = Callable[..., Site]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.conftest import Install
+from tests.core.conftest import Install, PlainBridge, PlainDevice, make_backend
 
 import northbridge
 import northbridge.bridge
@@ -17,27 +17,8 @@ from northbridge import Capabilities, no, unknown, yes
 from northbridge.capabilities import DENIABLE, FACTS
 
 
-class Card(northbridge.Device):
-    type = "tested"
-
-
-class CCL(northbridge.Collective):
-    name = "tested_ccl"
-
-
-class Software(northbridge.Bridge):
-    def load(self) -> None:
-        """Load nothing: these tests declare."""
-
-
-def make(**parts: Any) -> northbridge.Backend:
-    return northbridge.Backend(
-        **{"name": "tested", "device": Card(), "collective": CCL(), "bridge": Software(), **parts}
-    )
-
-
 def test_it_claims_nothing_and_speaks_the_first_api_unless_told() -> None:
-    backend = make()
+    backend = make_backend()
 
     assert (backend.capabilities, backend.api) == (northbridge.Capabilities(), 1)
     assert backend.bridge.backend == "tested"
@@ -58,7 +39,7 @@ class Nameless(northbridge.Collective): ...
             (part, "nonsense", f"{part} must be a northbridge.{part.capitalize()}, found 'nonsense'")
             for part in ("device", "collective", "bridge", "capabilities", "acceleration")
         ),
-        ("device", Card, f"device must be a northbridge.Device, found {Card!r}"),
+        ("device", PlainDevice, f"device must be a northbridge.Device, found {PlainDevice!r}"),
         ("device", Typeless(), 'Typeless needs type = "…"'),
         ("collective", Nameless(), 'Nameless needs name = "…"'),
     ],
@@ -66,17 +47,17 @@ class Nameless(northbridge.Collective): ...
 )
 def test_a_part_of_another_kind_is_refused_by_its_name(part: str, value: object, told: str) -> None:
     with pytest.raises(TypeError) as caught:
-        make(**{part: value})
+        make_backend(**{part: value})
 
     assert str(caught.value) == f"Backend('tested', …): {told}"
 
 
 def test_cards_abilities_are_its_claims_corrected() -> None:
-    class FirstGeneration(Card):
+    class FirstGeneration(PlainDevice):
         def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
             return replace(claimed, float16=northbridge.no("the first generation has none"))
 
-    backend = make(
+    backend = make_backend(
         device=FirstGeneration(),
         capabilities=northbridge.Capabilities(bfloat16=northbridge.yes, float16=northbridge.yes),
     )
@@ -114,13 +95,6 @@ def test_an_interface_has_few_methods(kind: type[object]) -> None:
     assert 0 < len(methods) <= INTERFACES[kind]
 
 
-class Asked(northbridge.Bridge):
-    backend = "tested"
-
-    def load(self) -> None:
-        """Load nothing: these tests ask."""
-
-
 def test_a_bridge_without_load_cannot_be_made() -> None:
     class Unfinished(northbridge.Bridge): ...
 
@@ -129,7 +103,7 @@ def test_a_bridge_without_load_cannot_be_made() -> None:
 
 
 def test_everything_but_load_may_be_left_out() -> None:
-    bridge = Asked()
+    bridge = PlainBridge()
 
     bridge.prepare()
     bridge.prepare_rank(index=0, local_rank=0, world_size=1)
@@ -154,7 +128,7 @@ def test_everything_but_load_may_be_left_out() -> None:
     ],
 )
 def test_missing_asks_for_the_top_level_package(package: str, missing: str | None) -> None:
-    class Packaged(Asked):
+    class Packaged(PlainBridge):
         pass
 
     Packaged.package = package

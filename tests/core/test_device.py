@@ -91,20 +91,13 @@ def test_autocast_dtypes_of_a_renamed_type_are_asked_for(monkeypatch: pytest.Mon
         Card().autocast_dtypes()
 
 
-def test_grad_scaler_is_torchs_of_the_device_type() -> None:
+def test_what_needs_no_function_of_the_module(module: Mock) -> None:
+    """What is claimed holds unless the device knows better."""
+    claimed = northbridge.Capabilities(float16=northbridge.yes)
     scaler = Card().grad_scaler()
 
-    assert type(scaler) is torch.amp.GradScaler
-    assert scaler._device == "cpu"
-
-
-def test_the_root_device_has_the_index_that_was_asked_for() -> None:
+    assert (type(scaler), scaler._device) == (torch.amp.GradScaler, "cpu")
     assert Card().root(1) == torch.device("cpu", 1)
-
-
-def test_what_is_claimed_holds_unless_the_device_knows_better(module: Mock) -> None:
-    claimed = northbridge.Capabilities(float16=northbridge.yes)
-
     assert Card().capabilities(claimed) is claimed
     assert module.method_calls == []
 

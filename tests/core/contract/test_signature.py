@@ -31,27 +31,18 @@ def test_what_is_not_a_signature_is_refused(text: str) -> None:
         parse(text)
 
 
-SAME: list[tuple[str, str]] = [
-    ("()", "()"),
-    ("(device)", "(device)"),
-    ("(device)", "(device=None)"),
-    ("(device)", "(device, verbose=False)"),
-    ("(device=None)", "(device=None, *args, **kwargs)"),
-    ("(*, stream=None)", "(stream=None)"),
-    ("(device, /)", "(device)"),
-    ("(device, /)", "(index)"),
-    ("(seed, /, times=1)", "(s, times=1)"),
-]
-
-
-@pytest.mark.parametrize(("said", "found"), SAME)
-def test_a_call_that_fits_is_not_a_difference(said: str, found: str) -> None:
-    assert difference(parse(said), parse(found)) == ""
-
-
 @pytest.mark.parametrize(
     ("said", "found", "reason"),
     [
+        ("()", "()", ""),
+        ("(device)", "(device)", ""),
+        ("(device)", "(device=None)", ""),
+        ("(device)", "(device, verbose=False)", ""),
+        ("(device=None)", "(device=None, *args, **kwargs)", ""),
+        ("(*, stream=None)", "(stream=None)", ""),
+        ("(device, /)", "(device)", ""),
+        ("(device, /)", "(index)", ""),
+        ("(seed, /, times=1)", "(s, times=1)", ""),
         ("(device=None)", "()", "it has no parameter 'device'"),
         ("(device=None)", "(index=None)", "it has no parameter 'device'"),
         ("(device=None)", "(device)", "its parameter 'device' must be given"),

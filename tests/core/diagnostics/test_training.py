@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.core.command import command
@@ -90,16 +91,19 @@ def test_a_training_that_hangs_is_given_up(install_here: Install, monkeypatch: p
     assert one.reason.endswith(". Fix: check that no other process holds the cards, and that the ranks can connect")
 
 
-def test_one_card_is_tried_where_there_is_one() -> None:
-    report = BackendReport(BackendRow("acme", "1.0", "northbridge-acme", "ready", True, 1, False))
+@pytest.mark.parametrize(
+    ("status", "devices", "namespace", "found"),
+    [
+        ("ready", 1, "lightning.pytorch", [""]),
+        ("no hardware", 0, "lightning.pytorch", []),
+        ("ready", 2, "none", [f"no Lightning is served here. Fix: {INSTALL}"] * 2),
+    ],
+    ids=["one card", "not ready", "without Lightning"],
+)
+def test_each_number_of_cards_is_tried(status: Any, devices: int, namespace: str, found: list[str]) -> None:
+    report = BackendReport(BackendRow("acme", "1.0", "northbridge-acme", status, True, devices, False))
 
-    assert reasons(Reply(PASSED), report) == [""]
-
-
-def test_what_is_not_ready_is_not_tried() -> None:
-    report = BackendReport(BackendRow("acme", "1.0", "northbridge-acme", "no hardware", True, 0, False))
-
-    assert reasons(Reply(PASSED), report) == []
+    assert reasons(Reply(PASSED), report, namespace) == found
 
 
 @pytest.mark.parametrize(
@@ -124,7 +128,3 @@ def test_what_is_not_ready_is_not_tried() -> None:
 )
 def test_a_training_fails_for_a_reason(reply: Reply, reason: str) -> None:
     assert [each.startswith(reason) and bool(each) is bool(reason) for each in reasons(reply)] == [True, True]
-
-
-def test_without_lightning_it_says_what_to_install() -> None:
-    assert reasons(Reply(PASSED), namespace="none") == [f"no Lightning is served here. Fix: {INSTALL}"] * 2

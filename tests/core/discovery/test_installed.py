@@ -80,33 +80,26 @@ class TestInstalled:
 
         assert doubles == ["northbridge-double-one 1.0", "northbridge-double-two 2.0"]
 
-    def test_incomplete_installation_does_not_hide_the_others(
+    def test_broken_installations_do_not_hide_the_others(
         self, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """One without metadata, and one whose metadata are not text."""
         info = announce(tmp_path, "half", "half")
         (info / "METADATA").unlink()
         (info / "entry_points.txt").write_text("[northbridge.backends]\nacme = half\n")
+        latin = announce(tmp_path, "latin", "latin") / "METADATA"
+        latin.write_bytes(b"Name: northbridge-latin\nVersion: 1.0\nSummary: caf\xe9\n")
         monkeypatch.syspath_prepend(tmp_path)
         install_here("double_one", "acme")
 
-        assert {"cpu_sim", "double", "acme"} <= set(names())
+        assert {"cpu_sim", "double", "acme", "latin"} <= set(names())
+        assert describe("latin") == f"backend 'latin' (a broken installation in {tmp_path})"
         with pytest.raises(northbridge.BackendConflictError) as caught:
             northbridge.get("acme")
         assert str(caught.value) == (
             f"backend 'acme' is installed twice: a broken installation in {tmp_path} and northbridge-acme 0.1.0."
             " Fix: uninstall one"
         )
-
-    def test_metadata_that_is_not_text_does_not_hide_the_others(
-        self, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        metadata = announce(tmp_path, "latin", "latin") / "METADATA"
-        metadata.write_bytes(b"Name: northbridge-latin\nVersion: 1.0\nSummary: caf\xe9\n")
-        monkeypatch.syspath_prepend(tmp_path)
-        install_here("acme")
-
-        assert {"cpu_sim", "latin", "acme"} <= set(names())
-        assert describe("latin") == f"backend 'latin' (a broken installation in {tmp_path})"
 
     @pytest.mark.parametrize("name", ["acme-x1", "Acme", "acme x1", "1acme"])
     def test_a_malformed_name_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:

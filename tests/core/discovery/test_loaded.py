@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from bench.plugin import announce
-from tests.core.conftest import Install
+from tests.core.conftest import Install, make_backend
 
 import northbridge
 from northbridge.discovery import current, loaded
@@ -137,10 +137,6 @@ def test_a_stand_in_without_kernels_does_not_compute_in_secret(process: Any) -> 
     assert "acme" in process["kernels"]
 
 
-class Card(northbridge.Device):
-    type = "cpu"  # a device that torch has, so that nothing need be registered
-
-
 class CCL(northbridge.Collective):
     name = "tested_ccl"
 
@@ -166,9 +162,8 @@ class Software(northbridge.Bridge):
 
 
 def make(call: Callable[[str], None] = lambda step: None, *, simulated: bool = False) -> northbridge.Backend:
-    return northbridge.Backend(
-        "tested", Card(), CCL(call), Software(call), northbridge.Capabilities(simulated=simulated)
-    )
+    claims = northbridge.Capabilities(simulated=simulated)
+    return make_backend(collective=CCL(call), bridge=Software(call), capabilities=claims)
 
 
 @pytest.fixture

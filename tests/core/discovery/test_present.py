@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.conftest import Install
+from tests.core.conftest import Install, PlainBridge, make_backend
 
 import northbridge
 from northbridge.discovery import installed, present
@@ -304,14 +304,6 @@ def test_the_child_imports_nothing_near_it(install: Install, tmp_path: Path, mon
     assert "libacme.so.3: undefined symbol" in child.stdout, child.stderr
 
 
-class Card(northbridge.Device):
-    type = "tested"
-
-
-class CCL(northbridge.Collective):
-    name = "tested_ccl"
-
-
 def backend_that(detects: Callable[[], Any]) -> northbridge.Backend:
     class Software(northbridge.Bridge):
         def load(self) -> None:
@@ -321,7 +313,7 @@ def backend_that(detects: Callable[[], Any]) -> northbridge.Backend:
             answer: int = detects()
             return answer
 
-    return northbridge.Backend("tested", Card(), CCL(), Software())
+    return make_backend(bridge=Software())
 
 
 def raises(error: BaseException) -> Callable[[], int]:
@@ -407,15 +399,6 @@ def test_broken_drivers_do_not_hide_a_healthy_one(install_here: Install, monkeyp
     assert outcomes["detect_hangs"] == outcomes["load_hangs"] == "not available"
 
 
-class Software(northbridge.Bridge):
-    def load(self) -> None:
-        """Load nothing: these tests ask."""
-
-
-def backend_of(bridge: northbridge.Bridge) -> northbridge.Backend:
-    return northbridge.Backend("tested", Card(), CCL(), bridge)
-
-
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names that a child process was asked about; it counts three."""
@@ -440,9 +423,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ],
 )
 def test_a_child_is_asked_where_the_package_is_installed(asked: list[str], package: str | None, count: int) -> None:
-    bridge = type("Packaged", (Software,), {"package": package})()
+    bridge = type("Packaged", (PlainBridge,), {"package": package})()
 
-    assert detect(backend_of(bridge)) == count
+    assert detect(make_backend(bridge=bridge)) == count
     assert asked == (["tested"] if count else [])
 
 
@@ -450,13 +433,13 @@ def test_every_count_is_checked(asked: list[str]) -> None:
     """Also one that the bridge has made itself."""
     checked = []
 
-    class Quick(Software):
+    class Quick(PlainBridge):
         def detect(self) -> int:
             return 5
 
         def check_count(self, count: int) -> None:
             checked.append(count)
 
-    assert detect(backend_of(Quick())) == 5
+    assert detect(make_backend(bridge=Quick())) == 5
     assert checked == [5]
     assert asked == []

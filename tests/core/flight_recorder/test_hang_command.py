@@ -46,12 +46,16 @@ def test_it_says_who_waits_for_whom_and_where(hanging: Path) -> None:
 
 
 def test_where_nobody_waits_it_says_so_and_succeeds(tmp_path: Path) -> None:
-    finished(tmp_path, 0, 2)
+    """A damaged file is named, and no success."""
+    path = finished(tmp_path, 0, 2)
     finished(tmp_path, 1, 2)
 
     run = hang(str(tmp_path))
-
     assert (run.exit_code, run.stdout.splitlines()[-1]) == (0, "No rank waits.")
+    path.write_bytes(path.read_bytes() + b"damaged\n")
+    run = hang(str(tmp_path))
+    assert run.exit_code == 1
+    assert f"{path.name} is damaged in line 8" in run.stdout.replace("\n", "")
 
 
 def test_a_script_gets_one_json_object(hanging: Path) -> None:
@@ -61,17 +65,6 @@ def test_a_script_gets_one_json_object(hanging: Path) -> None:
     (finding,) = told["findings"]
     assert (run.exit_code, told["world_size"], told["ranks"]) == (1, 2, [0, 1])
     assert (finding["kind"], finding["blamed"], finding["waiting"]) == ("not called", [1], [0])
-
-
-def test_a_damaged_file_is_named_and_no_success(tmp_path: Path) -> None:
-    path = finished(tmp_path, 0, 2)
-    finished(tmp_path, 1, 2)
-    path.write_bytes(path.read_bytes() + b"damaged\n")
-
-    run = hang(str(tmp_path))
-
-    assert run.exit_code == 1
-    assert f"{path.name} is damaged in line 8" in run.stdout.replace("\n", "")
 
 
 def test_a_wrong_folder_is_wrong_usage(tmp_path: Path) -> None:

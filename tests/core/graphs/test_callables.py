@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.core.conftest import make_backend
 from torch import Tensor, nn
 
 import northbridge
@@ -209,20 +210,6 @@ def test_wrong_arguments_are_errors(wrong: dict[str, Any]) -> None:
 
 
 def test_chip_that_denies_graphs_is_refused() -> None:
-    claims = northbridge.Capabilities(graphs=northbridge.no("it has none"))
-    plain = northbridge.Backend("plain", _Device(), _Collective(), _Bridge(), claims)
+    plain = make_backend("plain", capabilities=northbridge.Capabilities(graphs=northbridge.no("it has none")))
     with pytest.raises(UnsupportedError, match=r"'plain' cannot capture graphs: it has none. Fix: run without graphs"):
         GraphedCallable(abs, backend=plain)
-
-
-class _Device(northbridge.Device):
-    type = "plain"
-
-
-class _Collective(northbridge.Collective):
-    name = "plainccl"
-
-
-class _Bridge(northbridge.Bridge):
-    def load(self) -> None:
-        """Load nothing."""

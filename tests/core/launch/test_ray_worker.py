@@ -10,28 +10,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.core.conftest import make_backend
 
 import northbridge
 from northbridge.launch import ray_worker
 
 
-class Device(northbridge.Device):
-    type = "acme"
-
-
-class Collective(northbridge.Collective):
-    name = "accl"
-
-
-class Bridge(northbridge.Bridge):
-    def load(self) -> None:
-        pass
-
-
 @pytest.fixture
 def acme() -> northbridge.Backend:
     # Of this test run alone: another one on this machine may hold devices of the same name.
-    return northbridge.Backend(f"acme{os.getpid()}", Device(), Collective(), Bridge())
+    return make_backend(f"acme{os.getpid()}")
 
 
 class Ray:

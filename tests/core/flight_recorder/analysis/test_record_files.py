@@ -45,24 +45,19 @@ def test_library_frames_only_name_the_innermost(tmp_path: Path) -> None:
     assert read_folder(tmp_path).logs[0].calls[0].place == "a.py:1 in f"
 
 
-def test_unfinished_last_line_is_not_damage(tmp_path: Path) -> None:
+DAMAGED = ["\x00\u00ff\n", "[]\n", '{"kind":"call","call":"many"}\n', '{"kind":"acme"}\n']
+
+
+@pytest.mark.parametrize("line", ['{"kind":"call","ca', *DAMAGED])  # the first is the last line, unfinished
+def test_lines_before_damage_are_read(tmp_path: Path, line: str) -> None:
     path = finished(tmp_path, 0, 2)
-    path.write_bytes(path.read_bytes() + b'{"kind":"call","ca')
-
-    run = read_folder(tmp_path)
-
-    assert (len(run.logs[0].calls), run.damages) == (2, ())
-
-
-@pytest.mark.parametrize("line", [b"\x00\xff\n", b"[]\n", b'{"kind":"call","call":"many"}\n', b'{"kind":"acme"}\n'])
-def test_lines_before_damage_are_read(tmp_path: Path, line: bytes) -> None:
-    path = finished(tmp_path, 0, 2)
-    path.write_bytes(path.read_bytes() + line)
+    path.write_bytes(path.read_bytes() + line.encode("latin-1"))
 
     run = read_folder(tmp_path)
 
     assert len(run.logs[0].calls) == 2
-    assert run.damages == (f"{path} is damaged in line 8: only the lines before it are used",)
+    damage = f"{path} is damaged in line 8: only the lines before it are used"
+    assert run.damages == ((damage,) if line in DAMAGED else ())
 
 
 def test_a_file_of_another_version_is_left_out_and_named(tmp_path: Path) -> None:
@@ -123,12 +118,7 @@ def test_a_folder_without_records_says_what_was_looked_for(tmp_path: Path) -> No
         read_folder(tmp_path)
     with pytest.raises(FolderError, match=r"is not a folder\. Fix: name the recorder's folder"):
         read_folder(tmp_path / "nothing")
-
-
-def test_a_folder_of_files_that_cannot_be_read_names_them(tmp_path: Path) -> None:
-    path = finished(tmp_path, 0, 1)
-    path.write_bytes(b"damaged\n")
-
+    finished(tmp_path, 0, 1).write_bytes(b"damaged\n")
     with pytest.raises(FolderError, match="is damaged in line 1"):
         read_folder(tmp_path)
 
@@ -136,12 +126,13 @@ def test_a_folder_of_files_that_cannot_be_read_names_them(tmp_path: Path) -> Non
 NAMES = ("rank-0.node-a.100.1000000.0.flight.jsonl", "rank-0.node-a.100.1000000.1.flight.jsonl")
 
 
-@pytest.mark.parametrize("make", [Path.symlink_to, Path.hardlink_to], ids=["symbolic", "hard"])
-def test_what_a_link_leads_to_stays_as_it_is(tmp_path: Path, make: Callable[[Path, Path], None]) -> None:
+@pytest.mark.parametrize("make", [Path.symlink_to, Path.hardlink_to, None], ids=["symbolic", "hard", "pipe"])
+def test_what_is_in_its_place_stays_as_it_is(tmp_path: Path, make: Callable[[Path, Path], None] | None) -> None:
+    """What a link leads to, and a pipe holds nobody up."""
     victim = tmp_path / "victim"
     victim.write_text("somebody's")
     for name in NAMES:
-        make(tmp_path / name, victim)
+        make(tmp_path / name, victim) if make else os.mkfifo(tmp_path / name)
 
     segments = Segments(tmp_path, rank=0, host="node-a", process=100, started=1000.0)
     for turn in range(4):
@@ -151,15 +142,3 @@ def test_what_a_link_leads_to_stays_as_it_is(tmp_path: Path, make: Callable[[Pat
 
     assert victim.read_text() == "somebody's"
     assert [(tmp_path / name).read_text() for name in NAMES] == ['{"turn":2}\n', '{"turn":3}\n']
-
-
-def test_a_pipe_in_its_place_holds_nobody_up(tmp_path: Path) -> None:
-    for name in NAMES:
-        os.mkfifo(tmp_path / name)
-
-    segments = Segments(tmp_path, rank=0, host="node-a", process=100, started=1000.0)
-    segments.turn_over()
-    segments.write({"turn": 0})
-    segments.close()
-
-    assert (tmp_path / NAMES[0]).read_text() == '{"turn":0}\n'
