@@ -12,8 +12,7 @@ from typing_extensions import Self
 from northbridge.capabilities import LEVEL_CLAIMS, Claim
 from northbridge.errors import ReportError
 from northbridge.untrusted.files import read_file
-from northbridge_conformance.figures import Figure
-from northbridge_conformance.verdict import Ending, Verdict
+from northbridge_conformance.verdict import Ending, Figure, Verdict
 
 SCHEMA = 1
 """The version of the format; a reader rejects other versions."""

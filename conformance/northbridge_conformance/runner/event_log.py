@@ -11,8 +11,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from northbridge_conformance.figures import Figure
-from northbridge_conformance.verdict import Ending
+from northbridge_conformance.verdict import Ending, Figure
 
 
 class _Line(BaseModel):

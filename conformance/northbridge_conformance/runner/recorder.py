@@ -17,12 +17,11 @@ import pytest
 
 from northbridge.errors import UnsupportedError
 from northbridge_conformance import rewrite_assertions
-from northbridge_conformance.figures import PROPERTY, Figure, VoidError
 from northbridge_conformance.runner.event_log import Began, Ended, EventLog, Planned, Uncollected
 from northbridge_conformance.runner.late_errors import UNUSABLE
 from northbridge_conformance.runs.processes import dump_stacks_when_asked
 from northbridge_conformance.runs.scenario import HungError, RunError
-from northbridge_conformance.verdict import Ending
+from northbridge_conformance.verdict import PROPERTY, Ending, Figure, VoidError
 
 if TYPE_CHECKING:
     from northbridge_conformance.ahead import RunsAhead

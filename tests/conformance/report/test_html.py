@@ -12,11 +12,10 @@ from tests.conformance.report.conftest import report_of, result
 from tests.report_page import Page, find_broken_links
 
 import northbridge
-from northbridge_conformance.figures import Figure
 from northbridge_conformance.report.html import choose_excerpt, is_long, render_page
 from northbridge_conformance.report.markdown import render_markdown
 from northbridge_conformance.report.report import Report
-from northbridge_conformance.verdict import Verdict
+from northbridge_conformance.verdict import Figure, Verdict
 
 
 @pytest.fixture(params=["one report", "three side by side"])

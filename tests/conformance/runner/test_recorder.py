@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from northbridge.errors import CheckpointError, UnsupportedError
-from northbridge_conformance.figures import VoidError
 from northbridge_conformance.runner.event_log import Began, Ended, EventLog, Uncollected
 from northbridge_conformance.runner.recorder import classify
 from northbridge_conformance.runs.scenario import HungError, RunError
-from northbridge_conformance.verdict import Ending
+from northbridge_conformance.verdict import Ending, VoidError
 
 
 @pytest.mark.parametrize(

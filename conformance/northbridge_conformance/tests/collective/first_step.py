@@ -310,7 +310,7 @@ def bound_of_norm(right: dict[str, Any], ranks: int) -> float:
 
 def _check(record: Callable[[str, object], None], measured: Iterable[dict[str, Any]]) -> None:
     """Record the figures, and compare them with their bounds."""
-    from northbridge_conformance.figures import Figure, check  # with pydantic, which a rank does not need
+    from northbridge_conformance.verdict import Figure, check  # with pydantic, which a rank does not need
 
     check(record, [Figure(**each) for each in measured])
 

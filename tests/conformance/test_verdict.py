@@ -7,7 +7,7 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from northbridge_conformance.figures import PROPERTY, Figure, VoidError, check
+from northbridge_conformance.verdict import PROPERTY, Figure, VoidError, check
 
 
 def figure(found: float, gate: float) -> Figure:
