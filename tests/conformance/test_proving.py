@@ -45,26 +45,16 @@ def test_complete_chip_keeps_its_level(command: Command, tmp_path: Path) -> None
     assert (tmp_path / "out" / "acme.txt").read_text() == "said\n"
 
 
-def test_a_link_that_leads_nowhere_is_told(command: Command, tmp_path: Path) -> None:
-    command(0, report_of(passing()), added="<a href='#gone'>there</a>")
-
-    assert prove("acme", tmp_path / "acme") == ["acme: its page has a link that leads nowhere: #gone"]
-
-
-def test_withheld_level_is_told_with_the_failed_tests(command: Command, tmp_path: Path) -> None:
+def test_withheld_level_failed_tests_and_links_are_told(command: Command, tmp_path: Path) -> None:
     failed = result("Collective", "a sum", Verdict.FAIL, evidence="E  assert 3 == 4")
-    command(1, report_of([*passing(), failed], withheld={"C3": ["a test failed"]}))
+    report = report_of([*passing(), failed], withheld={"C3": ["a test failed"]})
+    command(1, report, added="<a href='#gone'>there</a>")
 
     assert prove("acme", tmp_path / "acme") == [
         "acme: it has C2 (simulated) and not C3 (simulated), and the command ended with 1",
         "acme: C3/Collective/test_a_sum: E  assert 3 == 4",
+        "acme: its page has a link that leads nowhere: #gone",
     ]
-
-
-def test_a_level_that_is_not_said_to_be_simulated_is_another(command: Command, tmp_path: Path) -> None:
-    command(0, report_of(passing(), simulated=False))
-
-    assert prove("acme", tmp_path / "acme") == ["acme: it has C3 and not C3 (simulated), and the command ended with 0"]
 
 
 @pytest.mark.parametrize("code", [1, 2])

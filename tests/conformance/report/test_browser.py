@@ -15,7 +15,6 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.wait import WebDriverWait
 
 from northbridge_conformance.report.html import render_page, write_page
 from northbridge_conformance.report.report import Report
@@ -187,21 +186,6 @@ def test_words_narrow_the_list_without_a_mouse(visit: Open) -> None:
     assert matching(driver) == everything
 
 
-def test_words_find_what_is_folded(visit: Open) -> None:
-    driver = visit("mixed")
-    assert [each for each in shown(driver) if each.get_attribute("data-verdict") == "PASS"] == []
-
-    driver.find_element(By.ID, "words").send_keys("all_reduce_7_of")
-
-    (found,) = shown(driver)
-    assert found.get_attribute("data-verdict") == "PASS"
-
-    driver.find_element(By.CSS_SELECTOR, "button[type=reset]").click()
-    everything = len(driver.find_elements(By.CSS_SELECTOR, "[data-verdict]"))
-    WebDriverWait(driver, 20).until(lambda driver: matching(driver) == everything)
-    assert [each for each in shown(driver) if each.get_attribute("data-verdict") == "PASS"] == []
-
-
 def test_a_verdict_is_chosen_with_the_space_bar(visit: Open) -> None:
     driver = visit("mixed")
 
@@ -211,13 +195,3 @@ def test_a_verdict_is_chosen_with_the_space_bar(visit: Open) -> None:
     driver.find_element(By.CSS_SELECTOR, "input[value='TIMEOUT']").send_keys(Keys.SPACE)
     assert {each.get_attribute("data-verdict") for each in shown(driver)} == {"UNDERCLAIM", "TIMEOUT"}
     assert matching(driver) == 2
-
-
-def test_side_by_side_a_verdict_of_either_report_is_found(visit: Open) -> None:
-    driver = visit("compared")
-
-    driver.find_element(By.CSS_SELECTOR, "input[value='TIMEOUT']").send_keys(Keys.SPACE)
-
-    found = {each.find_element(By.TAG_NAME, "th").text.splitlines()[0]: each.text for each in shown(driver)}
-    assert set(found) == {"a barrier waits", "all | is `well`"}
-    assert all("TIMEOUT" in text for text in found.values())

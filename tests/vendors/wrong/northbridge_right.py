@@ -189,15 +189,19 @@ class Spoilt(Bridge):
         self.spoil()
 
 
-def wrong(part: Any) -> Any:
-    """Announce a backend of the name of ``part``: a wrong class, or what is done to the process after ``load()``."""
-    if isinstance(part, type):
-        kinds = (Device, Collective, Bridge, northbridge.Acceleration)
-        (kind,) = (each.__name__.lower() for each in kinds if issubclass(part, each))
-        announce(_name(part), **{kind: part})
-    else:
-        announce(_name(part), bridge=partial(Spoilt, part))
-    return part
+def wrong(test: str, rounding: str | None = None) -> Callable[[Any], Any]:
+    """Announce a backend of a wrong class, or of what is done to the process after ``load()``; :func:`caught_by`."""
+
+    def announced(part: Any) -> Any:
+        if isinstance(part, type):
+            kinds = (Device, Collective, Bridge, northbridge.Acceleration)
+            (kind,) = (each.__name__.lower() for each in kinds if issubclass(part, each))
+            announce(_name(part), **{kind: part})
+        else:
+            announce(_name(part), bridge=partial(Spoilt, part))
+        return caught_by(test, rounding)(part)
+
+    return announced
 
 
 def _name(part: Any) -> str:

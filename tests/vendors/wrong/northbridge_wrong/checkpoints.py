@@ -5,10 +5,9 @@ from contextlib import nullcontext
 import northbridge_right as right
 
 
-@right.caught_by(
+@right.wrong(
     "C2/CheckpointsDuringTraining/test_checkpoint_has_cpu_tensors_and_tied_weights[one device-lightning.fabric]"
 )
-@right.wrong
 def checkpoint_with_device_tags():
     """A checkpoint has tensors tagged with the device."""
     from northbridge.lightning.plugins.checkpoint_io import to_cpu
@@ -16,8 +15,7 @@ def checkpoint_with_device_tags():
     to_cpu.__code__ = (lambda state: state).__code__  # by its code, since others have taken the function already
 
 
-@right.caught_by("C2/CheckpointsDuringTraining/test_saving_leaves_the_model_on_its_device[one device-lightning.fabric]")
-@right.wrong
+@right.wrong("C2/CheckpointsDuringTraining/test_saving_leaves_the_model_on_its_device[one device-lightning.fabric]")
 def checkpoint_moves_the_model():
     """Saving a checkpoint moves the model to the CPU."""
     from northbridge.lightning.classes import classes

@@ -4,8 +4,7 @@ import northbridge_right as right
 from northbridge_right import torch
 
 
-@right.caught_by("C1/CompiledFunctions/test_compiled_loss_and_gradients_match_the_plain_model")
-@right.wrong
+@right.wrong("C1/CompiledFunctions/test_compiled_loss_and_gradients_match_the_plain_model")
 class CompiledInSixteenBits(right.Bridge):
     """Compiled graphs lose bits."""
 
@@ -25,8 +24,7 @@ class CompiledInSixteenBits(right.Bridge):
             torch._dynamo.register_backend(coarse)
 
 
-@right.caught_by("C1/CompiledFunctions/test_four_batch_sizes_compile_two_graphs")
-@right.wrong
+@right.wrong("C1/CompiledFunctions/test_four_batch_sizes_compile_two_graphs")
 class CompiledAnew(right.Bridge):
     """Every call compiles anew."""
 

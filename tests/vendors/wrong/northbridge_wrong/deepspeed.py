@@ -62,24 +62,21 @@ _FAULTS = {
 }
 
 
-@right.caught_by("C3/DeepSpeed/test_losses_match_training_in_one_process[two devices-lightning.pytorch-stage 2]")
-@right.wrong
+@right.wrong("C3/DeepSpeed/test_losses_match_training_in_one_process[two devices-lightning.pytorch-stage 2]")
 class ZeroShardDropped(right.Acceleration):
     """The last rank's shard of ZeRO is not gathered."""
 
     deepspeed_accelerator = "northbridge_wrong.deepspeed.DroppingAccelerator"
 
 
-@right.caught_by("C3/DeepSpeed/test_master_weights_stay_float32_in_bfloat16_training[two devices-lightning.pytorch]")
-@right.wrong
+@right.wrong("C3/DeepSpeed/test_master_weights_stay_float32_in_bfloat16_training[two devices-lightning.pytorch]")
 class ZeroMasterWeightsRounded(right.Acceleration):
     """The master weights of ZeRO are rounded to bfloat16."""
 
     deepspeed_accelerator = "northbridge_wrong.deepspeed.RoundingAccelerator"
 
 
-@right.caught_by("C3/DeepSpeed/test_offloaded_optimizer_state_is_in_host_memory[two devices-lightning.pytorch]")
-@right.wrong
+@right.wrong("C3/DeepSpeed/test_offloaded_optimizer_state_is_in_host_memory[two devices-lightning.pytorch]")
 class ZeroOffloadOnOneRank(right.Acceleration):
     """Only rank 0 offloads its optimizer."""
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import northbridge_right as right
 
 
-@right.caught_by("C1/Placement/test_the_selected_device_is_the_current_one")
-@right.wrong
+@right.wrong("C1/Placement/test_the_selected_device_is_the_current_one")
 class SetDeviceIgnored(right.Device):
     """set_device is ignored."""
 
@@ -17,8 +16,7 @@ class SetDeviceIgnored(right.Device):
         super().select(0)
 
 
-@right.caught_by("C1/Placement/test_every_counted_device_computes")
-@right.wrong
+@right.wrong("C1/Placement/test_every_counted_device_computes")
 class DevicesRenumbered(right.Device):
     """Devices are renumbered."""
 
@@ -26,8 +24,7 @@ class DevicesRenumbered(right.Device):
         return super().root(self.count() - 1 - index)
 
 
-@right.caught_by("C0/Detection/test_loaded_device_count_equals_detection")
-@right.wrong
+@right.wrong("C0/Detection/test_loaded_device_count_equals_detection")
 class CountWrong(right.Device):
     """The device count is wrong."""
 
@@ -35,8 +32,7 @@ class CountWrong(right.Device):
         return super().count() - 1
 
 
-@right.caught_by("C1/Placement/test_device_call_keeps_the_current_device[memory_stats]")
-@right.wrong
+@right.wrong("C1/Placement/test_device_call_keeps_the_current_device[memory_stats]")
 class StatisticsMove(right.Device):
     """Reading a device's memory selects it."""
 
@@ -45,8 +41,7 @@ class StatisticsMove(right.Device):
         return super().memory_stats(index)
 
 
-@right.caught_by("C3/LastDevices/test_root_device_is_the_current_device[two devices-lightning.pytorch]")
-@right.wrong
+@right.wrong("C3/LastDevices/test_root_device_is_the_current_device[two devices-lightning.pytorch]")
 class LocalRankSelected(right.Device):
     """A rank selects the device of its LOCAL_RANK."""
 
@@ -54,8 +49,7 @@ class LocalRankSelected(right.Device):
         super().select(int(os.environ.get("LOCAL_RANK", index)))
 
 
-@right.caught_by("C3/LastDevices/test_root_device_is_the_current_device[two devices-lightning.pytorch]")
-@right.wrong
+@right.wrong("C3/LastDevices/test_root_device_is_the_current_device[two devices-lightning.pytorch]")
 class FirstWorkersCard(right.Device):
     """A Ray worker of local rank 0 is on another's card, the first."""
 
@@ -63,8 +57,7 @@ class FirstWorkersCard(right.Device):
         super().select(0 if os.environ.get("LOCAL_RANK") == "0" else index)
 
 
-@right.caught_by("C4/Launches/test_a_trainer_is_started_by_an_external_launcher[two nodes]")
-@right.wrong
+@right.wrong("C4/Launches/test_a_trainer_is_started_by_an_external_launcher[two nodes]")
 class NodesCountedOn(right.Device):
     """The second node continues the first node's device indices."""
 
@@ -72,8 +65,7 @@ class NodesCountedOn(right.Device):
         super().select((index + int(os.environ.get("NODE_RANK", "0"))) % self.count())
 
 
-@right.caught_by("C4/Restarts/test_restarted_weights_equal_those_of_an_uninterrupted_run")
-@right.wrong
+@right.wrong("C4/Restarts/test_restarted_weights_equal_those_of_an_uninterrupted_run")
 class CardStaysTaken(right.Device):
     """The card of a killed process stays busy."""
 

@@ -5,8 +5,7 @@ import northbridge_right as right
 from northbridge_right import torch
 
 
-@right.caught_by("C1/Float8/test_layer_has_the_rounding_error_of_float8")
-@right.wrong
+@right.wrong("C1/Float8/test_layer_has_the_rounding_error_of_float8")
 class Float8ScaleKept(right.Acceleration):
     """A layer in float8 keeps the scales of its first step."""
 
@@ -37,8 +36,7 @@ def float8_ends_at_240(to, tensor, *given, **named):
     return to(tensor.clamp(-240, 240) if ends else tensor, *given, **named)
 
 
-@right.caught_by("C1/Float8/test_layer_has_the_rounding_error_of_float8")
-@right.wrong
+@right.wrong("C1/Float8/test_layer_has_the_rounding_error_of_float8")
 class Float8IsBfloat16(right.Acceleration):
     """Layers said to be float8 compute in bfloat16."""
 
@@ -59,8 +57,7 @@ class Plain(northbridge.Float8Engine):
         return True
 
 
-@right.caught_by("C1/Float8/test_conversion_keeps_parameters_and_their_names")
-@right.wrong
+@right.wrong("C1/Float8/test_conversion_keeps_parameters_and_their_names")
 class Float8WeightsFresh(right.Acceleration):
     """A layer in float8 begins with weights of its own."""
 

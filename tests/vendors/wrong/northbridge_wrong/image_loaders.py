@@ -3,8 +3,7 @@
 import northbridge_right as right
 
 
-@right.caught_by("C1/ImageLoaders/test_each_image_comes_once_per_epoch")
-@right.wrong
+@right.wrong("C1/ImageLoaders/test_each_image_comes_once_per_epoch")
 class PicturesRepeat(right.Acceleration):
     """A loader repeats a batch."""
 
@@ -12,8 +11,7 @@ class PicturesRepeat(right.Acceleration):
         return _Repeating(super().image_loader(dataset, **options))
 
 
-@right.caught_by("C1/ImageLoaders/test_each_image_comes_once_per_epoch")
-@right.wrong
+@right.wrong("C1/ImageLoaders/test_each_image_comes_once_per_epoch")
 class LabelsShifted(right.Acceleration):
     """A loader gives a picture another's label."""
 
@@ -21,8 +19,7 @@ class LabelsShifted(right.Acceleration):
         return [(images, labels.roll(1)) for images, labels in super().image_loader(dataset, **options)]
 
 
-@right.caught_by("C1/ImageLoaders/test_each_image_comes_once_per_epoch")
-@right.wrong
+@right.wrong("C1/ImageLoaders/test_each_image_comes_once_per_epoch")
 class SecondEpochEmpty(right.Acceleration):
     """A loader has one epoch."""
 

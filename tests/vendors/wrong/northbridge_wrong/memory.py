@@ -10,8 +10,7 @@ kept = []
 """Objects that a wrong backend never releases."""
 
 
-@right.caught_by("C1/Memory/test_a_tensor_is_counted_until_it_is_freed")
-@right.wrong
+@right.wrong("C1/Memory/test_a_tensor_is_counted_until_it_is_freed")
 class MemoryStatisticsConstant(right.Device):
     """Memory statistics are constant."""
 
@@ -19,8 +18,7 @@ class MemoryStatisticsConstant(right.Device):
         return dict.fromkeys(super().memory_stats(index), 0)
 
 
-@right.caught_by("C1/Memory/test_peak_allocation_can_be_reset")
-@right.wrong
+@right.wrong("C1/Memory/test_peak_allocation_can_be_reset")
 def peak_kept():
     """The peak of memory cannot be reset."""
     torch.get_device_module(right.Device.type).reset_peak_memory_stats = lambda device=None: None
@@ -33,16 +31,14 @@ def out_of_memory_kills(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@right.caught_by("C1/OutOfMemory/test_other_errors_are_not_out_of_memory_errors")
-@right.wrong
+@right.wrong("C1/OutOfMemory/test_other_errors_are_not_out_of_memory_errors")
 class EveryErrorIsMemory(right.Device):
     """Another error is reported as out of memory."""
 
     out_of_memory = ("memory", "cannot")
 
 
-@right.caught_by("C4/Endurance/test_device_memory_is_steady[one device-lightning.pytorch]")
-@right.wrong
+@right.wrong("C4/Endurance/test_device_memory_is_steady[one device-lightning.pytorch]")
 class StepsKept(right.Bridge):
     """Each step leaks memory of the chip."""
 
@@ -50,8 +46,7 @@ class StepsKept(right.Bridge):
         kept.append(torch.ones(64, device=right.Device.type))
 
 
-@right.caught_by("C4/Endurance/test_process_memory_is_steady[one device-lightning.pytorch]")
-@right.wrong
+@right.wrong("C4/Endurance/test_process_memory_is_steady[one device-lightning.pytorch]")
 class HostFills(right.Bridge):
     """Each step leaks host memory."""
 
@@ -59,8 +54,7 @@ class HostFills(right.Bridge):
         kept.append(bytearray(2**15))
 
 
-@right.caught_by("C4/Endurance/test_number_of_open_files_and_threads_is_steady[one device-lightning.pytorch-files]")
-@right.wrong
+@right.wrong("C4/Endurance/test_number_of_open_files_and_threads_is_steady[one device-lightning.pytorch-files]")
 class FilesKept(right.Bridge):
     """Each step leaves a file open."""
 
@@ -68,8 +62,7 @@ class FilesKept(right.Bridge):
         kept.append(os.eventfd(0))
 
 
-@right.caught_by("C4/Endurance/test_device_memory_is_steady[one device-lightning.pytorch]")
-@right.wrong
+@right.wrong("C4/Endurance/test_device_memory_is_steady[one device-lightning.pytorch]")
 class EvaluationKept(right.Bridge):
     """The memory of an evaluation is never released."""
 
@@ -77,8 +70,7 @@ class EvaluationKept(right.Bridge):
         kept.append(torch.ones(2**16, device=right.Device.type))
 
 
-@right.caught_by("C4/Endurance/test_steps_leave_no_device_memory_in_reference_cycles[one device-lightning.pytorch]")
-@right.wrong
+@right.wrong("C4/Endurance/test_steps_leave_no_device_memory_in_reference_cycles[one device-lightning.pytorch]")
 class CyclesKept(right.Bridge):
     """Each step leaves a tensor in a reference cycle."""
 
@@ -87,10 +79,7 @@ class CyclesKept(right.Bridge):
         cycle.append(cycle)
 
 
-@right.caught_by(
-    "C2/RepeatedTraining/test_repeated_trainings_leave_no_device_memory_in_use[one device-lightning.pytorch]"
-)
-@right.wrong
+@right.wrong("C2/RepeatedTraining/test_repeated_trainings_leave_no_device_memory_in_use[one device-lightning.pytorch]")
 class WorkspacesKept(right.Device):
     """Each Trainer leaves a workspace on the card."""
 

@@ -4,8 +4,7 @@ import northbridge_right as right
 from northbridge_right import torch
 
 
-@right.caught_by("C1/Layers/test_moved_module_keeps_tied_weights")
-@right.wrong
+@right.wrong("C1/Layers/test_moved_module_keeps_tied_weights")
 def tied_weights_untied():
     """Tied weights come apart."""
     torch.__future__.set_overwrite_module_params_on_conversion(True)

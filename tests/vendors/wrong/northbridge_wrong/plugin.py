@@ -5,8 +5,7 @@ import os
 import northbridge_right as right
 
 
-@right.caught_by("C0/Detection/test_detect_returns_a_number_if_software_is_installed")
-@right.wrong
+@right.wrong("C0/Detection/test_detect_returns_a_number_if_software_is_installed")
 class DetectRaises(right.Bridge):
     """is_available raises."""
 
@@ -14,8 +13,7 @@ class DetectRaises(right.Bridge):
         raise RuntimeError("the driver does not answer")
 
 
-@right.caught_by("C0/SoftwareLoading/test_second_load_changes_nothing")
-@right.wrong
+@right.wrong("C0/SoftwareLoading/test_second_load_changes_nothing")
 class LoadTwiceBreaks(right.Bridge):
     """A second load() fails."""
 
@@ -25,8 +23,7 @@ class LoadTwiceBreaks(right.Bridge):
         northbridge_cpu_sim.install(right.simulated())
 
 
-@right.caught_by("C2/BridgeHooks/test_the_software_is_loaded_before_a_device_is_acquired[one device-lightning.fabric]")
-@right.wrong
+@right.wrong("C2/BridgeHooks/test_the_software_is_loaded_before_a_device_is_acquired[one device-lightning.fabric]")
 class HooksInWrongOrder(right.Bridge):
     """Bridge hooks are called in the wrong order."""
 
@@ -35,8 +32,7 @@ class HooksInWrongOrder(right.Bridge):
         super().prepare()
 
 
-@right.caught_by("C0/Pickling/test_declared_backend_can_be_pickled[bridge]")
-@right.wrong
+@right.wrong("C0/Pickling/test_declared_backend_can_be_pickled[bridge]")
 class PicklesItsHandles(right.Bridge):
     """Process handles are pickled."""
 

@@ -26,8 +26,7 @@ def float16_computed_in_float32(choose, device, dtype):
     choose(device, torch.float32 if dtype == torch.float16 else dtype)
 
 
-@right.caught_by("C1/Dtypes/test_arithmetic_rounds_to_the_dtype[float64]")
-@right.wrong
+@right.wrong("C1/Dtypes/test_arithmetic_rounds_to_the_dtype[float64]")
 class FalseClaim(right.Bridge):
     """A claim is false."""
 
@@ -76,8 +75,7 @@ def overflow_of_the_first_alone(unscale, gradients, found, scale):
     return unscale(gradients[:1], found, scale)
 
 
-@right.caught_by("C1/Autocast/test_exp_and_pow_compute_in_float32[exp-bfloat16]")
-@right.wrong
+@right.wrong("C1/Autocast/test_exp_and_pow_compute_in_float32[exp-bfloat16]")
 class ExponentialNarrow(right.Bridge):
     """Autocast computes exp in 16 bits."""
 
@@ -95,8 +93,7 @@ class ExponentialNarrow(right.Bridge):
         return {name: value for name, value in vars(self).items() if name != "library"}
 
 
-@right.caught_by("C1/GradientScaling/test_unscaled_gradients_can_be_clipped")
-@right.wrong
+@right.wrong("C1/GradientScaling/test_unscaled_gradients_can_be_clipped")
 def unscaled_late():
     """unscale_ leaves gradients scaled, so clipping is wrong."""
     from torch.amp import GradScaler
@@ -151,15 +148,13 @@ def half_weights_stay(step, parameters, *rest, **named):
         step(parameters, *rest, **named)
 
 
-@right.caught_by("C0/SoftwareLoading/test_device_defaults_find_their_torch_functions")
-@right.wrong
+@right.wrong("C0/SoftwareLoading/test_device_defaults_find_their_torch_functions")
 def dtypes_not_told():
     """Torch's module has no get_amp_supported_dtype()."""
     del torch.fairchip.get_amp_supported_dtype
 
 
-@right.caught_by("C0/SoftwareLoading/test_autocast_accepts_each_dtype_that_is_not_denied")
-@right.wrong
+@right.wrong("C0/SoftwareLoading/test_autocast_accepts_each_dtype_that_is_not_denied")
 class AutocastOfNothing(right.Device):
     """Mixed precision is claimed, but autocast supports no dtype."""
 

@@ -14,8 +14,7 @@ import northbridge_right as right
 from northbridge_right import dist, torch
 
 
-@right.caught_by("C0/SoftwareLoading/test_load_overwrites_no_environment_variable[alone]")
-@right.wrong
+@right.wrong("C0/SoftwareLoading/test_load_overwrites_no_environment_variable[alone]")
 class EnvironmentOverwritten(right.Bridge):
     """A user's variable is overwritten."""
 
@@ -23,8 +22,7 @@ class EnvironmentOverwritten(right.Bridge):
         os.environ["FAIRCHIP_QUEUES"] = "4"
 
 
-@right.caught_by("C0/SoftwareLoading/test_load_overwrites_no_environment_variable[rank 1 of 2]")
-@right.wrong
+@right.wrong("C0/SoftwareLoading/test_load_overwrites_no_environment_variable[rank 1 of 2]")
 class EnvironmentOverwrittenInRanks(right.Bridge):
     """A user's variable is overwritten in ranks."""
 
@@ -33,8 +31,7 @@ class EnvironmentOverwrittenInRanks(right.Bridge):
             os.environ["FAIRCHIP_QUEUES"] = "4"
 
 
-@right.caught_by("C4/Launches/test_a_fabric_forks_processes")
-@right.wrong
+@right.wrong("C4/Launches/test_a_fabric_forks_processes")
 class ForkNotSurvived(right.Bridge):
     """Fork is claimed, but the software fails after a fork."""
 
@@ -49,8 +46,7 @@ class ForkNotSurvived(right.Bridge):
             raise RuntimeError("the driver was loaded in another process")
 
 
-@right.caught_by("C4/Preemption/test_resumed_weights_equal_those_of_an_uninterrupted_run[one device-lightning.pytorch]")
-@right.wrong
+@right.wrong("C4/Preemption/test_resumed_weights_equal_those_of_an_uninterrupted_run[one device-lightning.pytorch]")
 class SigtermTaken(right.Bridge):
     """The vendor's software handles SIGTERM and ends the process."""
 
@@ -58,15 +54,13 @@ class SigtermTaken(right.Bridge):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-@right.caught_by("C4/KilledRank/test_launching_process_exits_with_an_error[two devices-lightning.pytorch-script]")
-@right.wrong
+@right.wrong("C4/KilledRank/test_launching_process_exits_with_an_error[two devices-lightning.pytorch-script]")
 def exit_code_lost():
     """A failed run ends with exit code 0."""
     atexit.register(os._exit, 0)
 
 
-@right.caught_by("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
-@right.wrong
+@right.wrong("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
 class DeterministicOff(right.Device):
     """Acquiring a card turns deterministic algorithms off."""
 
@@ -75,8 +69,7 @@ class DeterministicOff(right.Device):
         torch.use_deterministic_algorithms(False)
 
 
-@right.caught_by("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
-@right.wrong
+@right.wrong("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
 class InterruptTaken(right.Device):
     """Acquiring a card replaces the handler of Ctrl-C."""
 
@@ -86,8 +79,7 @@ class InterruptTaken(right.Device):
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@right.caught_by("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
-@right.wrong
+@right.wrong("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
 class WorkersSpawned(right.Device):
     """Acquiring a card changes multiprocessing's start method."""
 
@@ -96,8 +88,7 @@ class WorkersSpawned(right.Device):
         multiprocessing.set_start_method("spawn", force=True)
 
 
-@right.caught_by("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
-@right.wrong
+@right.wrong("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
 class CollectorOff(right.Device):
     """Acquiring a card turns Python's garbage collector off."""
 
@@ -106,8 +97,7 @@ class CollectorOff(right.Device):
         gc.disable()
 
 
-@right.caught_by("C0/SoftwareLoading/test_load_sets_no_variables_of_other_software")
-@right.wrong
+@right.wrong("C0/SoftwareLoading/test_load_sets_no_variables_of_other_software")
 class PluginsOff(right.Bridge):
     """Loading the software disables torch's plugins in later processes."""
 
@@ -116,8 +106,7 @@ class PluginsOff(right.Bridge):
         os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 
 
-@right.caught_by("C0/SoftwareLoading/test_load_sets_no_launcher_variables")
-@right.wrong
+@right.wrong("C0/SoftwareLoading/test_load_sets_no_launcher_variables")
 class AddressLeft(right.Bridge):
     """The variables that the software's import writes are left behind."""
 
@@ -127,8 +116,7 @@ class AddressLeft(right.Bridge):
             os.environ.setdefault(name, value)
 
 
-@right.caught_by("C2/UserSettings/test_child_process_counts_the_same_number_of_devices[one device-lightning.pytorch]")
-@right.wrong
+@right.wrong("C2/UserSettings/test_child_process_counts_the_same_number_of_devices[one device-lightning.pytorch]")
 class CardsHidden(right.Device):
     """Selecting a card hides the others from later processes."""
 
@@ -140,8 +128,7 @@ class CardsHidden(right.Device):
         os.environ["FAIRCHIP_CARD"] = str(index)
 
 
-@right.caught_by("C4/KilledRank/test_all_processes_end[two devices-lightning.pytorch-script]")
-@right.wrong
+@right.wrong("C4/KilledRank/test_all_processes_end[two devices-lightning.pytorch-script]")
 class HelperOutlives(right.Bridge):
     """A process that a rank has started outlives it."""
 
@@ -150,8 +137,7 @@ class HelperOutlives(right.Bridge):
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, start_new_session=True)
 
 
-@right.caught_by("C4/RaisingRank/test_other_ranks_end_within_a_minute[two devices-lightning.pytorch]")
-@right.wrong
+@right.wrong("C4/RaisingRank/test_other_ranks_end_within_a_minute[two devices-lightning.pytorch]")
 class ExitWaits(right.Bridge):
     """A rank that raised an error waits at exit for the others."""
 

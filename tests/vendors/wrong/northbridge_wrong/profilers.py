@@ -11,8 +11,7 @@ import northbridge
 import northbridge_right as right
 
 
-@right.caught_by("C3/Profilers/test_trace_and_table_of_each_rank_have_device_time")
-@right.wrong
+@right.wrong("C3/Profilers/test_trace_and_table_of_each_rank_have_device_time")
 class ProfilerDropsARank(northbridge.Acceleration):
     """A profiler drops a rank."""
 
@@ -21,8 +20,7 @@ class ProfilerDropsARank(northbridge.Acceleration):
         return None if dropped else super().profiler_activity()
 
 
-@right.caught_by("C2/Profilers/test_trace_and_table_of_each_rank_have_device_time")
-@right.wrong
+@right.wrong("C2/Profilers/test_trace_and_table_of_each_rank_have_device_time")
 class ProfilerRecordsTheHost(northbridge.Acceleration):
     """A profiler records only the host."""
 

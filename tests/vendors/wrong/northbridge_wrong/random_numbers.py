@@ -6,8 +6,7 @@ import northbridge_right as right
 from northbridge_right import torch
 
 
-@right.caught_by("C1/RandomNumbers/test_restored_state_gives_the_same_numbers[rand]")
-@right.wrong
+@right.wrong("C1/RandomNumbers/test_restored_state_gives_the_same_numbers[rand]")
 class RandomStateNotRestored(right.Device):
     """A generator's state is not restored."""
 
@@ -15,8 +14,7 @@ class RandomStateNotRestored(right.Device):
         pass
 
 
-@right.caught_by("C1/RandomNumbers/test_random_state_is_per_device")
-@right.wrong
+@right.wrong("C1/RandomNumbers/test_random_state_is_per_device")
 class OneGeneratorForTwoDevices(right.Device):
     """Two devices share one generator."""
 
@@ -24,8 +22,7 @@ class OneGeneratorForTwoDevices(right.Device):
         return self.module.get_rng_state(0)
 
 
-@right.caught_by("C1/RandomNumbers/test_seeding_the_device_keeps_the_cpu_generator")
-@right.wrong
+@right.wrong("C1/RandomNumbers/test_seeding_the_device_keeps_the_cpu_generator")
 class SeedsTheHost(right.Device):
     """Seeding the chip seeds the CPU too."""
 
@@ -33,8 +30,7 @@ class SeedsTheHost(right.Device):
         torch.manual_seed(seed)
 
 
-@right.caught_by("C1/RandomNumbers/test_fork_rng_restores_each_given_device")
-@right.wrong
+@right.wrong("C1/RandomNumbers/test_fork_rng_restores_each_given_device")
 def state_of_the_current_device():
     """The index of a random state is ignored."""
     chip = torch.get_device_module(right.Device.type)
@@ -52,16 +48,14 @@ def multinomial_unweighted(draw, weights, *rest, **named):
     return draw(weights, *rest, **named)
 
 
-@right.caught_by("C0/SoftwareLoading/test_load_keeps_process_state")
-@right.wrong
+@right.wrong("C0/SoftwareLoading/test_load_keeps_process_state")
 def loading_seeds_the_host():
     """load() seeds the host's generator."""
     torch.default_generator.manual_seed(0)
     random.seed(0)
 
 
-@right.caught_by("C1/RandomNumbers/test_same_seed_gives_the_same_sequence[rand]")
-@right.wrong
+@right.wrong("C1/RandomNumbers/test_same_seed_gives_the_same_sequence[rand]")
 class SeedIgnored(right.Device):
     """A seed is ignored."""
 
@@ -69,8 +63,7 @@ class SeedIgnored(right.Device):
         pass
 
 
-@right.caught_by("C1/RandomNumbers/test_every_bit_of_a_seed_counts")
-@right.wrong
+@right.wrong("C1/RandomNumbers/test_every_bit_of_a_seed_counts")
 class SeedCut(right.Device):
     """A seed's highest bit is lost."""
 
@@ -78,8 +71,7 @@ class SeedCut(right.Device):
         super().seed(seed & 0x7FFFFFFF)
 
 
-@right.caught_by("C2/RandomStates/test_resume_in_another_process_gives_the_same_weights[one device-lightning.pytorch]")
-@right.wrong
+@right.wrong("C2/RandomStates/test_resume_in_another_process_gives_the_same_weights[one device-lightning.pytorch]")
 class RandomStateIsAHandle(right.Device):
     """A random state is valid only in its own process."""
 
@@ -103,8 +95,7 @@ def own_generator_ignored(draw, *size, generator=None, **named):
     return draw(*size, generator=None if mine else generator, **named)
 
 
-@right.caught_by("C1/RandomNumbers/test_same_seed_gives_the_same_numbers_on_two_devices")
-@right.wrong
+@right.wrong("C1/RandomNumbers/test_same_seed_gives_the_same_numbers_on_two_devices")
 class FirstDeviceSeeded(right.Device):
     """A seed reaches only device 0."""
 

@@ -22,8 +22,7 @@ def half_gradients_apart(forward, self, *inputs, **named):
         return forward(self, *inputs, **named)
 
 
-@right.caught_by("C3/GradientAveraging/test_all_ranks_start_with_equal_weights[two devices]")
-@right.wrong
+@right.wrong("C3/GradientAveraging/test_all_ranks_start_with_equal_weights[two devices]")
 class InitSyncOff(right.Collective):
     """DDP does not broadcast rank 0's initial weights."""
 
@@ -31,8 +30,7 @@ class InitSyncOff(right.Collective):
         return {**super().ddp_options(), "init_sync": False}
 
 
-@right.caught_by("C3/CollectiveReductions/test_all_reduce_is_exact_or_raises[mean-float32-two devices]")
-@right.wrong
+@right.wrong("C3/CollectiveReductions/test_all_reduce_is_exact_or_raises[mean-float32-two devices]")
 class WorldSize(right.Collective):
     """Averages divide by the wrong world size."""
 
@@ -42,8 +40,7 @@ class WorldSize(right.Collective):
         return super().all_reduce(tensor, "sum", group).div_(right.simulated().count)
 
 
-@right.caught_by("C3/CollectiveReductions/test_integer_mean_truncates_towards_zero[int64-two devices]")
-@right.wrong
+@right.wrong("C3/CollectiveReductions/test_integer_mean_truncates_towards_zero[int64-two devices]")
 class IntegerMeanRounded(right.Collective):
     """The mean of integers is rounded, not truncated."""
 
@@ -54,8 +51,7 @@ class IntegerMeanRounded(right.Collective):
         return total.copy_((total.double() / dist.get_world_size(group)).round())
 
 
-@right.caught_by("C3/CollectiveReductions/test_sum_keeps_the_full_precision_of_the_dtype[bfloat16-four devices]")
-@right.wrong
+@right.wrong("C3/CollectiveReductions/test_sum_keeps_the_full_precision_of_the_dtype[bfloat16-four devices]")
 class Bfloat16LosesAccuracy(right.Collective):
     """An all-reduce of bfloat16 loses accuracy."""
 
@@ -66,8 +62,7 @@ class Bfloat16LosesAccuracy(right.Collective):
         return reduced
 
 
-@right.caught_by("C3/CollectiveReductions/test_each_rank_is_counted_once[two devices]")
-@right.wrong
+@right.wrong("C3/CollectiveReductions/test_each_rank_is_counted_once[two devices]")
 class ReducedTwice(right.Collective):
     """A rank's tensor is reduced twice."""
 
@@ -77,8 +72,7 @@ class ReducedTwice(right.Collective):
         return super().all_reduce(tensor, op, group)
 
 
-@right.caught_by("C3/Groups/test_all_reduce_sums_over_the_group[two devices]")
-@right.wrong
+@right.wrong("C3/Groups/test_all_reduce_sums_over_the_group[two devices]")
 class GroupIgnored(right.Collective):
     """A group ignores its ranks."""
 
@@ -86,8 +80,7 @@ class GroupIgnored(right.Collective):
         return super().all_reduce(tensor, op)
 
 
-@right.caught_by("C3/CollectiveReductions/test_nan_and_infinity_of_one_rank_reach_all_ranks[sum-float32-two devices]")
-@right.wrong
+@right.wrong("C3/CollectiveReductions/test_nan_and_infinity_of_one_rank_reach_all_ranks[sum-float32-two devices]")
 class NanSwallowed(right.Collective):
     """NaN is lost in a reduction."""
 
@@ -96,8 +89,7 @@ class NanSwallowed(right.Collective):
         return reduced.nan_to_num_() if reduced.is_floating_point() else reduced
 
 
-@right.caught_by("C3/CollectiveReductions/test_all_reduce_of_a_slice_leaves_the_rest_unchanged[two devices]")
-@right.wrong
+@right.wrong("C3/CollectiveReductions/test_all_reduce_of_a_slice_leaves_the_rest_unchanged[two devices]")
 class OffsetIgnored(right.Collective):
     """A view's offset is ignored in a reduction."""
 
@@ -108,8 +100,7 @@ class OffsetIgnored(right.Collective):
         return super().all_reduce(tensor, op, group)
 
 
-@right.caught_by("C3/CollectiveReductions/test_sum_keeps_the_full_precision_of_the_dtype[int32-two devices]")
-@right.wrong
+@right.wrong("C3/CollectiveReductions/test_sum_keeps_the_full_precision_of_the_dtype[int32-two devices]")
 class Int32InFloat32(right.Collective):
     """int32 is reduced as float32."""
 
@@ -130,8 +121,7 @@ def average_is_a_sum(reduce, group, tensors, options):
     return reduce(group, tensors, options)
 
 
-@right.caught_by("C3/CollectiveReductions/test_bool_reductions_are_all_and_any[sum-exact2-two devices]")
-@right.wrong
+@right.wrong("C3/CollectiveReductions/test_bool_reductions_are_all_and_any[sum-exact2-two devices]")
 class TruthsCancel(right.Collective):
     """The sum of an even number of True is False."""
 
@@ -142,8 +132,7 @@ class TruthsCancel(right.Collective):
         return super().all_reduce(tensor, op, group)
 
 
-@right.caught_by("C3/CollectiveReductions/test_all_reduce_of_a_large_tensor_in_the_dtype[bfloat16-two devices]")
-@right.wrong
+@right.wrong("C3/CollectiveReductions/test_all_reduce_of_a_large_tensor_in_the_dtype[bfloat16-two devices]")
 class LargeHalvesCut(right.Collective):
     """A 16-bit sum over more than a megabyte is cut off."""
 

@@ -8,8 +8,7 @@ import northbridge_right as right
 from northbridge_right import dist
 
 
-@right.caught_by("C3/Waits/test_barrier_waits_for_a_late_rank[the first-two devices]")
-@right.wrong
+@right.wrong("C3/Waits/test_barrier_waits_for_a_late_rank[the first-two devices]")
 class BarrierDoesNotWait(right.Collective):
     """A barrier does not wait."""
 
@@ -17,8 +16,7 @@ class BarrierDoesNotWait(right.Collective):
         pass
 
 
-@right.caught_by("C3/Waits/test_immediate_read_waits_for_a_late_rank[all_reduce-sum_all_reduce-two devices]")
-@right.wrong
+@right.wrong("C3/Waits/test_immediate_read_waits_for_a_late_rank[all_reduce-sum_all_reduce-two devices]")
 class CollectiveNotWaitedFor(right.Collective):
     """A collective is not waited for."""
 
@@ -29,8 +27,7 @@ class CollectiveNotWaitedFor(right.Collective):
         return tensor
 
 
-@right.caught_by("C3/MissingRank/test_other_ranks_raise_within_the_timeout[all_reduce-two devices]")
-@right.wrong
+@right.wrong("C3/MissingRank/test_other_ranks_raise_within_the_timeout[all_reduce-two devices]")
 class TimeoutIgnored(right.Collective):
     """Timeouts are ignored."""
 
@@ -38,8 +35,7 @@ class TimeoutIgnored(right.Collective):
         super().initialize(timeout=None, **others)
 
 
-@right.caught_by("C3/Groups/test_barrier_waits_for_the_last_rank_of_the_group[two devices]")
-@right.wrong
+@right.wrong("C3/Groups/test_barrier_waits_for_the_last_rank_of_the_group[two devices]")
 class GroupsDoNotWait(right.Collective):
     """The barrier of a group does not wait."""
 
@@ -55,8 +51,7 @@ def done_at_once(*_):
     return True
 
 
-@right.caught_by("C3/MissingRank/test_other_ranks_raise_within_the_timeout[barrier-two devices]")
-@right.wrong
+@right.wrong("C3/MissingRank/test_other_ranks_raise_within_the_timeout[barrier-two devices]")
 class BarrierForever(right.Collective):
     """A barrier that times out starts again, for ever."""
 
@@ -68,8 +63,7 @@ class BarrierForever(right.Collective):
                 continue
 
 
-@right.caught_by("C3/RepeatedGroups/test_each_group_sums_over_both_ranks")
-@right.wrong
+@right.wrong("C3/RepeatedGroups/test_each_group_sums_over_both_ranks")
 class GroupMadeOnce(right.Collective):
     """A process can create only one process group."""
 
@@ -81,8 +75,7 @@ class GroupMadeOnce(right.Collective):
         GroupMadeOnce.made = True
 
 
-@right.caught_by("C4/SideBySide/test_weights_equal_those_of_a_job_that_runs_alone[two devices-lightning.pytorch]")
-@right.wrong
+@right.wrong("C4/SideBySide/test_weights_equal_those_of_a_job_that_runs_alone[two devices-lightning.pytorch]")
 class JobsMeet(right.Collective):
     """All jobs of a machine use the same port."""
 
@@ -91,8 +84,7 @@ class JobsMeet(right.Collective):
         super().initialize(**given)
 
 
-@right.caught_by("C4/Launches/test_a_trainer_is_started_by_an_external_launcher[two nodes]")
-@right.wrong
+@right.wrong("C4/Launches/test_a_trainer_is_started_by_an_external_launcher[two nodes]")
 class MeetsOnItself(right.Collective):
     """A rank looks for rank 0 on its own machine."""
 
@@ -108,8 +100,7 @@ def group_asserts(*_, **__):
     raise AssertionError("this group has no store")
 
 
-@right.caught_by("C3/RepeatedGroups/test_each_group_sums_over_both_ranks")
-@right.wrong
+@right.wrong("C3/RepeatedGroups/test_each_group_sums_over_both_ranks")
 class NextPortTaken(right.Collective):
     """Rank 0 listens at the port after MASTER_PORT."""
 
@@ -119,8 +110,7 @@ class NextPortTaken(right.Collective):
             self.listener = socket.create_server(("127.0.0.1", int(os.environ["MASTER_PORT"]) + 1))
 
 
-@right.caught_by("C4/Restarts/test_restarted_weights_equal_those_of_an_uninterrupted_run")
-@right.wrong
+@right.wrong("C4/Restarts/test_restarted_weights_equal_those_of_an_uninterrupted_run")
 class LeftFileMet(right.Collective):
     """Ranks meet in a file that a killed job has left."""
 
