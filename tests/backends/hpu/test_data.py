@@ -139,13 +139,18 @@ REFUSED = "The vendor's would use torch's. Fix: torch.utils.data.DataLoader"
 @pytest.mark.parametrize(
     ("environ", "arguments", "reason"),
     [
-        ({"NORTHBRIDGE_HPU_SIM_GENERATION": "3"}, {}, "GAUDI3: Unsupported device"),
-        ({}, {"collate_fn": len}, "GAUDI2: 'collate_fn' is supported only as None"),
-        ({"PT_HPU_MEDIA_PIPE": "0"}, {"num_workers": 4}, "GAUDI2: 'num_workers' is supported only as 8"),
-        ({"PT_HPU_MEDIA_PIPE": "0"}, {}, "GAUDI2: 'pin_memory' is supported only as True"),
+        ({"NORTHBRIDGE_HPU_SIM_GENERATION": "3"}, {}, "ImageFolder on GAUDI3: Unsupported device"),
+        ({}, {"collate_fn": len}, "ImageFolder on GAUDI2: 'collate_fn' is supported only as None"),
+        ({"PT_HPU_MEDIA_PIPE": "0"}, {"num_workers": 4}, "ImageFolder on GAUDI2: 'num_workers' is supported only as 8"),
+        ({"PT_HPU_MEDIA_PIPE": "0"}, {}, "ImageFolder on GAUDI2: 'pin_memory' is supported only as True"),
+        (
+            {},
+            {"dataset": TensorDataset(torch.ones(4))},
+            "TensorDataset on GAUDI2: it loads only a torchvision ImageFolder or COCO 2017",
+        ),
     ],
 )
-def test_images_that_would_be_loaded_with_torch_are_refused(
+def test_what_would_be_loaded_with_torch_is_refused(
     pictures: ImageFolder,
     set_variables: Callable[[dict[str, str]], None],
     environ: dict[str, str],
@@ -155,19 +160,9 @@ def test_images_that_would_be_loaded_with_torch_are_refused(
     set_variables(environ)
 
     with pytest.raises(UnsupportedError) as raised:
-        HabanaDataLoader(pictures, batch_size=4, **arguments)
+        HabanaDataLoader(**{"dataset": pictures, "batch_size": 4, **arguments})
 
-    assert str(raised.value) == f"HabanaDataLoader cannot load ImageFolder on {reason}. {REFUSED}"
-
-
-def test_another_data_set_is_refused() -> None:
-    with pytest.raises(UnsupportedError) as raised:
-        HabanaDataLoader(TensorDataset(torch.ones(4)), batch_size=2)
-
-    assert str(raised.value) == (
-        "HabanaDataLoader cannot load TensorDataset on GAUDI2: it loads only a torchvision ImageFolder or COCO 2017."
-        f" {REFUSED}"
-    )
+    assert str(raised.value) == f"HabanaDataLoader cannot load {reason}. {REFUSED}"
     assert "DATALOADER_FALLBACK_EN" not in os.environ
 
 

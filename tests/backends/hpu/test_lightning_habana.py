@@ -170,18 +170,6 @@ FABRICS = {
 """The public classes of lightning-Habana with their arguments: read from 1.6.0 on PyPI, and 1.7.0rc0 at
 https://github.com/Lightning-AI/lightning-Habana/tree/5549fa9."""
 
-EXAMPLES = (
-    "examples/pytorch/mnist_sample.py",
-    "mnist_trainer.py",
-    "multi_tenants.sh",
-    "examples/pytorch/hpu_graphs.py",
-    "examples/pytorch/language_model.py",
-    "examples/fabric/image_classifier/train_fabric.py",
-    "docs/source/basic.rst",
-    "docs/source/intermediate.rst",
-    "docs/source/advanced.rst",
-)
-
 CLASSES = [
     *((northbridge_hpu, name, args) for name, args in TRAINERS.items()),
     *((northbridge_hpu.fabric, name, args) for name, args in FABRICS.items()),
@@ -248,10 +236,6 @@ def test_each_method_of_the_accelerator_is_there() -> None:
 
     assert len(methods) == 10
     assert [name for name in methods if not callable(getattr(northbridge_hpu.HPUAccelerator(), name, None))] == []
-
-
-def test_each_example_has_its_line() -> None:
-    assert set(EXAMPLES) - words(" ".join(lines("Each example"))) == set()
 
 
 def test_each_import_on_the_page_can_be_written() -> None:

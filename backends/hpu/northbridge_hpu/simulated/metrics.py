@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch.nn import Module
@@ -27,16 +27,15 @@ class MetricNotFound(Exception):
 class Metric:
     """What was counted from its making to ``stop()``."""
 
-    kind: ClassVar[str]
-
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
         self._counted: Counter[int] = Counter()
         self._compiled: set[int] = set()
         self._since: Counter[int] | None = Counter(graph_runs())
 
     def name(self) -> str:
         """Return the name of the metric."""
-        return self.kind
+        return self._kind
 
     def stop(self) -> None:
         """End the counting; the statistics stay."""
@@ -46,7 +45,7 @@ class Metric:
     def stats(self) -> Statistics:
         """Return the statistics as pairs of name and value."""
         self._update()
-        return self._statistics()
+        return _STATISTICS[self._kind](self._compiled, self._counted)
 
     def _update(self) -> None:
         if self._since is None:
@@ -56,55 +55,21 @@ class Metric:
         self._counted += now - self._since
         self._since = now
 
-    def _statistics(self) -> Statistics:
-        raise NotImplementedError
+
+def _recipes(compiled: set[int], counted: Counter[int]) -> Statistics:
+    misses = dict.fromkeys(map(str, sorted(compiled)), 1)
+    hits = {str(graph): runs - (graph in compiled) for graph, runs in sorted(counted.items())}
+    hits = {graph: runs for graph, runs in hits.items() if runs}
+    return [("TotalHit", sum(hits.values())), ("RecipeHit", hits), ("TotalMiss", len(misses)), ("RecipeMiss", misses)]
 
 
-class GraphCompilation(Metric):
-    """The graphs that were compiled."""
-
-    kind = "graph_compilation"
-
-    def _statistics(self) -> Statistics:
-        return [("TotalNumber", len(self._compiled)), ("TotalTime", 0), ("AvgTime", 0)]
-
-
-class CPUFallback(Metric):
-    """The operators that ran on the host."""
-
-    kind = "cpu_fallback"
-
-    def _statistics(self) -> Statistics:
-        return [("TotalNumber", 0), ("FallbackOps", {})]
-
-
-class MemoryDefragmentation(Metric):
-    """The moves of memory."""
-
-    kind = "memory_defragmentation"
-
-    def _statistics(self) -> Statistics:
-        return [("TotalNumber", 0), ("TotalSuccessful", 0), ("AvgTime", 0), ("MaxTime", 0)]
-
-
-class RecipeCache(Metric):
-    """The graphs that were found among the compiled ones, or not."""
-
-    kind = "recipe_cache"
-
-    def _statistics(self) -> Statistics:
-        misses = dict.fromkeys(map(str, sorted(self._compiled)), 1)
-        hits = {str(graph): runs - (graph in self._compiled) for graph, runs in sorted(self._counted.items())}
-        hits = {graph: runs for graph, runs in hits.items() if runs}
-        return [
-            ("TotalHit", sum(hits.values())),
-            ("RecipeHit", hits),
-            ("TotalMiss", len(misses)),
-            ("RecipeMiss", misses),
-        ]
-
-
-_kinds: dict[str, type[Metric]] = {}
+# Nothing runs on the host, and no memory is moved.
+_STATISTICS: dict[str, Callable[[set[int], Counter[int]], Statistics]] = {
+    "graph_compilation": lambda compiled, _: [("TotalNumber", len(compiled)), ("TotalTime", 0), ("AvgTime", 0)],
+    "cpu_fallback": lambda *_: [("TotalNumber", 0), ("FallbackOps", {})],
+    "memory_defragmentation": lambda *_: [("TotalNumber", 0), ("TotalSuccessful", 0), ("AvgTime", 0), ("MaxTime", 0)],
+    "recipe_cache": _recipes,
+}
 _global: dict[str, Metric] = {}
 
 
@@ -116,9 +81,9 @@ def metric_global(name: str) -> Metric | None:
 @contextmanager
 def metric_localcontext(name: str) -> Iterator[Metric]:
     """Yield a metric that counts inside the ``with``. Raises MetricNotFound for an unknown name."""
-    if name not in _kinds:
+    if name not in _global:
         raise MetricNotFound(f"Metric with given name ({name}) doesn't exist.")
-    metric = _kinds[name]()
+    metric = Metric(name)
     try:
         yield metric
     finally:
@@ -127,11 +92,8 @@ def metric_localcontext(name: str) -> Iterator[Metric]:
 
 def start() -> None:
     """Create the metrics of the process, which begin to count."""
-    kinds: list[type[Metric]] = [GraphCompilation, CPUFallback, MemoryDefragmentation]
     caches = (variable("PT_HPU_ENABLE_CACHE_METRICS") or "").lower() in {"y", "yes", "t", "true", "on", "1"}
-    kinds += [RecipeCache] if caches else []
-    _kinds.update({kind.kind: kind for kind in kinds})
-    _global.update({kind.kind: kind() for kind in kinds})
+    _global.update({kind: Metric(kind) for kind in _STATISTICS if caches or kind != "recipe_cache"})
 
 
 # The tool that looks for dynamic shapes in a model

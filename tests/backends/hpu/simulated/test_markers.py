@@ -107,7 +107,7 @@ def test_a_script_compiles_before_it_loads_the_chip(run: Run, lazy: str, release
 
 @pytest.mark.shows("hpu_backend patches its options for each graph")
 def test_options_hold_for_one_graph() -> None:
-    options = {"inference": False, "keep_input_mutations": False}
+    options: Any = {"inference": False, "keep_input_mutations": False}
     compiled: Any = torch.compile(nn.Linear(4, 1).to("hpu"), backend="hpu_backend", options=options)
     compiled(torch.ones(1, 4, device="hpu"))
 
