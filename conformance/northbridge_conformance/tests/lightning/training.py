@@ -159,18 +159,18 @@ def _release(host: Any, folder: Path) -> None:
     def work(model: str) -> None:
         net, optimizer = set_up(host, model)
         train_epoch(host, net, optimizer, host.setup_dataloaders(loader()))
-        with _Released(host.strategy) as inside:
-            for name, call in (("save", host.save), ("load", host.load)):
-                call(folder / "release_all.ckpt", {"net": net, "optimizer": optimizer})
-                inside.read(name)
-        found.update(inside.left)
+        released.mark()
+        for name, call in (("save", host.save), ("load", host.load)):
+            call(folder / "release_all.ckpt", {"net": net, "optimizer": optimizer})
+            released.read(name)
 
-    found: dict[str, Any] = {}
+    released = _Released(host.strategy)
     work("mlp")
-    with _Released(host.strategy) as released:
+    with released:
+        start = released.mark()
         work("transformer")
-        released.read("fit")
-    write(folder, "release_all", host.global_rank, {**found, **released.left})
+        released.read("fit", since=start)
+    write(folder, "release_all", host.global_rank, released.left)
 
 
 class _Released:
@@ -184,26 +184,26 @@ class _Released:
         gc.collect()
         self._was_on = gc.isenabled()
         gc.disable()
-        self._before = self._held()
+        self.mark()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._was_on:
             gc.enable()
 
-    def read(self, name: str, *, on_host: bool = True) -> None:
-        """Note as ``name`` what has grown, by the device type of the tensors."""
-        held = self._held()
-        grown = {kind: held[kind] - self._before.get(kind, 0) for kind in held if on_host or kind != "cpu"}
-        self.left[name] = {kind: more for kind, more in grown.items() if more > 0}
-        self._before = held
-
-    def _held(self) -> dict[str, int]:
+    def mark(self) -> Counter[str]:
+        """Return the bytes of tensors by the type of their device, with which the next reading is compared."""
         held = Counter(allocated=bytes_on_chip(*self._chip))
         for each in gc.get_objects():
             if issubclass(type(each), Tensor):  # isinstance() would ask a proxy for its class
                 held[each.device.type] += each.numel() * each.element_size()
+        self._before = held
         return held
+
+    def read(self, name: str, *, since: Counter[str] | None = None, on_host: bool = True) -> None:
+        """Note as ``name`` what has grown, since the reading before unless another is given."""
+        before = self._before if since is None else since
+        self.left[name] = {kind: more for kind, more in (self.mark() - before).items() if on_host or kind != "cpu"}
 
 
 def run_stages(scenario: Scenario, folder: Path) -> None:
