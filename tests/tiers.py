@@ -83,8 +83,11 @@ tests/core/processes/ fast
     standard test_child.py test_python_start.py
 tests/backends/cpu_sim/ standard
     fast build/test_cache.py build/test_recipe.py faults/test_plan.py test_settings.py
-    full csrc/collective/test_missing_ranks.py faults/test_ranks.py test_conformance.py
-    full build/test_extension.py test_chip.py csrc/operators/test_layers.py
+    full csrc/collective/test_failing_ranks.py faults/test_ranks.py test_conformance.py
+    full build/test_extension.py test_chip.py csrc/operators/test_numerics.py::test_layouts
+    standard test_chip.py::test_what_the_entry test_chip.py::test_gloo test_chip.py::test_torch_finds
+    standard csrc/collective/test_failing_ranks.py::test_every csrc/collective/test_failing_ranks.py::test_one_of
+    standard csrc/collective/test_failing_ranks.py::test_a_correct
 tests/backends/hpu/ standard
     full runs/ test_conformance.py test_documented_examples.py test_lightning_habana.py
     full test_collective.py::test_the_first_rank_waits

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.core.command import command
 
 from northbridge.discovery.installed import announced
 from northbridge.discovery.simulated import GROUP
+from northbridge_conformance.runs.processes import reserve_port
 from northbridge_cpu_sim.chip import check_host
 from northbridge_cpu_sim.errors import HostError
 
@@ -70,8 +72,13 @@ def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch, s
     assert str(caught.value) == LINUX.replace("Darwin", system)
 
 
-@pytest.mark.parametrize("chip", ["cpu_sim", *(plugin.name for plugin in announced(GROUP))])
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    ("host", "chip"),
+    [
+        ("Darwin", "cpu_sim"),
+        *(("torch 2.4", chip) for chip in ("cpu_sim", *(plugin.name for plugin in announced(GROUP)))),
+    ],
+)
 def test_trainer_ends_with_that_one_line(tmp_path: Path, host: str, chip: str) -> None:
     said = run(tmp_path, HOSTS[host][0], TRAINER.format(chip), NORTHBRIDGE_SIMULATE=chip).stderr
 
@@ -109,3 +116,48 @@ def run(folder: Path, host: str, code: str, **environ: str) -> subprocess.Comple
     before = os.environ.get("PYTHONPATH")
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *([before] if before else [])]), **environ}
     return subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
+
+
+REDUCE = """
+import torch
+import torch.distributed as dist
+{first}
+dist.init_process_group("simccl", init_method="tcp://127.0.0.1:{port}", rank=0, world_size=1)
+tensor = torch.full((3,), 2.0, device="cpu_sim")
+dist.all_reduce(tensor)
+print(tensor.tolist())
+dist.destroy_process_group()
+"""
+LOAD = """
+from importlib.metadata import entry_points
+(found,) = entry_points(group="torch.distributed.backends", name="simccl")
+found.load()()
+"""
+POLICIES = """
+import os
+for thread in os.listdir("/proc/self/task"):
+    print(os.sched_getscheduler(int(thread)) == os.SCHED_BATCH, int(thread) == os.getpid())
+"""
+
+
+def test_what_the_entry_point_names_brings_the_library(in_fresh_process: Callable[..., str]) -> None:
+    said = in_fresh_process(REDUCE.format(first=LOAD, port=reserve_port()))
+
+    assert said.splitlines()[-1] == "[2.0, 2.0, 2.0]"
+
+
+def test_gloos_thread_does_not_preempt_a_rank(in_fresh_process: Callable[..., str]) -> None:
+    program = REDUCE.replace("dist.destroy", "{policies}\ndist.destroy")
+
+    said = in_fresh_process(program.format(first=LOAD, port=reserve_port(), policies=POLICIES))
+
+    assert {line for line in said.splitlines() if "True" in line} == {"True False", "False True"}
+
+
+@pytest.mark.skipif(
+    Version(torch.__version__).release < (2, 14), reason="torch finds libraries by entry points from 2.14 on"
+)
+def test_torch_finds_the_library_by_its_name(in_fresh_process: Callable[..., str]) -> None:
+    said = in_fresh_process(REDUCE.format(first="", port=reserve_port()))
+
+    assert said.splitlines()[-1] == "[2.0, 2.0, 2.0]"

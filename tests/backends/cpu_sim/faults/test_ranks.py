@@ -5,41 +5,25 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.backends.cpu_sim.conftest import Ranks
 from tests.scripts import start_python
-
-from northbridge_conformance.runs.processes import reserve_port
 
 VARIABLE = "NORTHBRIDGE_CPU_SIM_FAULTS"
 PROGRAMS = Path(__file__).with_name("fault_rank_programs.py")
 LIMIT_S = 120.0
 
 
-def test_a_rank_is_killed_at_its_step_and_the_survivor_says_so() -> None:
-    cluster = {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(reserve_port()),
-        "WORLD_SIZE": "2",
-        VARIABLE: "kill rank=1 step=3",
-    }
-    ranks = [
-        start_python(
-            str(PROGRAMS), "train", environ={**os.environ, **cluster, "RANK": str(rank)}, stderr=subprocess.STDOUT
-        )
-        for rank in range(2)
-    ]
-    try:
-        survivor, killed = [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
+def test_a_rank_is_killed_at_its_step_and_the_survivor_says_so(start_ranks: Callable[..., Ranks]) -> None:
+    ranks = start_ranks("train", environ={VARIABLE: "kill rank=1 step=3"}, programs=PROGRAMS)
 
-    assert [rank.returncode for rank in ranks] == [1, -signal.SIGKILL]
+    survivor, killed = ranks.said(0), ranks.said(1)
+
+    assert [ranks.status(0), ranks.status(1)] == [1, -signal.SIGKILL]
     assert re.search(
         r"^northbridge: planned fault: kill, at step 3, in [\w:]+, rank 1"
         r" \(kill rank=1 step=3, of NORTHBRIDGE_CPU_SIM_FAULTS\)$",

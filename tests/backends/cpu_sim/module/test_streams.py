@@ -349,17 +349,3 @@ def test_what_failed_work_lets_go_of_may_ask_for_its_stream(in_fork: Callable[..
     said = in_fork(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
 
     assert said.split() == ["True", "True"]
-
-
-def test_a_backward_after_copies_is_the_cpus(chip: ModuleType) -> None:
-    torch.manual_seed(0)
-    weights, batch = torch.randn(4, 4), torch.randn(8, 4)
-    ours = weights.to(HERE, non_blocking=True).requires_grad_()
-    theirs = weights.clone().requires_grad_()
-
-    torch.autograd.backward((batch.pin_memory().to(HERE, non_blocking=True) @ ours).square().sum())
-    torch.autograd.backward((batch @ theirs).square().sum())
-
-    assert ours.grad is not None
-    assert theirs.grad is not None
-    assert torch.equal(ours.grad.cpu(), theirs.grad)

@@ -15,36 +15,27 @@ from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice
 OnFlint = Callable[..., list[str]]
 
 
-def test_torch_knows_the_device_by_its_own_name_and_card(on_flint: OnFlint) -> None:
-    said = on_flint(
+INSTALLED: dict[str, tuple[str, list[str], dict[str, str]]] = {
+    "its own name and card": (
         """
         module = install(device, acquire=lambda: 3)
         print(module is torch.flint, torch.ones(2, device="flint").device, torch.accelerator.current_accelerator())
         print(torch.flint.device_count(), torch.flint.get_device_properties())
         refused(lambda: torch.ones(2, device="flint:1"))
-        """
-    )
-
-    assert said == [
-        "True flint:0 flint",
-        "4 DeviceProperties(name='Flint P1', total_memory=1073741824, card=3)",
-        "RuntimeError: flint:1 was asked for, but this process holds one card, which it calls flint:0",
-    ]
-
-
-def test_the_environment_wins_over_the_file(on_flint: OnFlint) -> None:
-    said = on_flint(
+        """,
+        [
+            "True flint:0 flint",
+            "4 DeviceProperties(name='Flint P1', total_memory=1073741824, card=3)",
+            "RuntimeError: flint:1 was asked for, but this process holds one card, which it calls flint:0",
+        ],
+        {},
+    ),
+    "the environment wins over the file": (
         "install(device); print(torch.flint.device_count(), torch.flint.get_device_properties())",
-        NORTHBRIDGE_CPU_SIM_DEVICES="2",
-        NORTHBRIDGE_CPU_SIM_MEMORY="8MiB",
-        NORTHBRIDGE_CPU_SIM_NAME="Another name",
-    )
-
-    assert said == ["2 DeviceProperties(name='Another name', total_memory=8388608, card=0)"]
-
-
-def test_vendors_module_becomes_torchs(on_flint: OnFlint) -> None:
-    said = on_flint(
+        ["2 DeviceProperties(name='Another name', total_memory=8388608, card=0)"],
+        {"DEVICES": "2", "MEMORY": "8MiB", "NAME": "Another name"},
+    ),
+    "the vendor's module": (
         """
         import types
         vendors = types.ModuleType("torch_flint")
@@ -53,42 +44,39 @@ def test_vendors_module_becomes_torchs(on_flint: OnFlint) -> None:
         module = install(device, module=vendors)
         print(torch.flint is vendors, module.device_count())
         torch.manual_seed(7)
+        """,
+        ["True 4", "7"],
+        {},
+    ),
+    "a second chip": (
+        "install(device); refused(lambda: install(device.model_copy(update={'type': 'other'})))",
+        [
+            (
+                "DeviceTypeTakenError: cannot install 'other': this process has the simulated chip 'flint'. Fix: use"
+                " another process"
+            )
+        ],
+        {},
+    ),
+    "a copy that contradicts itself": (
+        "refused(lambda: install(device.model_copy(update={'count': 65})))",
+        ["DeviceFileError: the simulated device 'flint': device.count = 65 is not a whole number from 1 to 64"],
+        {},
+    ),
+    "acquire without one card per process": (
+        "refused(lambda: install(device.model_copy(update={'one_per_process': False}), acquire=lambda: 0))",
+        ["ValueError: acquire needs a 'flint' with one card per process"],
+        {},
+    ),
+    "a function that touches the device itself": (
         """
-    )
-
-    assert said == ["True 4", "7"]
-
-
-def test_second_chip_is_refused_and_both_are_named(on_flint: OnFlint) -> None:
-    said = on_flint(
-        """
-        install(device)
-        refused(lambda: install(device.model_copy(update={"type": "other"})))
-        """
-    )
-
-    assert "\n".join(said) == (
-        "DeviceTypeTakenError: cannot install 'other': this process has the simulated chip 'flint'."
-        " Fix: use another process"
-    )
-
-
-def test_a_copy_that_contradicts_itself_is_refused(on_flint: OnFlint) -> None:
-    said = on_flint("refused(lambda: install(device.model_copy(update={'count': 65})))")
-
-    assert "\n".join(said) == (
-        "DeviceFileError: the simulated device 'flint': device.count = 65 is not a whole number from 1 to 64"
-    )
-
-
-def test_acquire_needs_one_card_per_process(on_flint: OnFlint) -> None:
-    said = on_flint("refused(lambda: install(device.model_copy(update={'one_per_process': False}), acquire=lambda: 0))")
-
-    assert said == ["ValueError: acquire needs a 'flint' with one card per process"]
-
-
-def test_nothing_takes_the_card_before_the_first_touch(on_flint: OnFlint) -> None:
-    said = on_flint(
+        install(device, acquire=lambda: int(torch.ones(1, device="flint").item()))
+        refused(lambda: torch.ones(1, device="flint"))
+        """,
+        ["RuntimeError: the function that takes a card has touched the device before it had one"],
+        {},
+    ),
+    "nothing takes the card before the first touch": (
         """
         module = install(device, acquire=lambda: print("taken") or 1)
         module.device_count(), module.is_available(), module.current_device(), torch.manual_seed(1)
@@ -97,10 +85,41 @@ def test_nothing_takes_the_card_before_the_first_touch(on_flint: OnFlint) -> Non
         print("untouched", module.is_initialized())
         torch.ones(1, device="flint") + 1
         print("touched", module.is_initialized())
+        """,
+        ["untouched False", "taken", "touched True"],
+        {},
+    ),
+    "a backward on a thread of the device": (
         """
-    )
+        torch.ones(2, requires_grad=True).sum().backward()
+        install(device)
+        weight = torch.ones(2, device="flint", requires_grad=True)
+        weight.register_hook(lambda gradient: print(threading.current_thread() is threading.main_thread()))
+        weight.square().sum().backward()
+        print(weight.grad.tolist())
+        """,
+        ["False", "[2.0, 2.0]"],
+        {},
+    ),
+    "a backward on the caller's thread": (
+        """
+        install(device.model_copy(update={"autograd_threads": False}))
+        weight = torch.ones(2, device="flint", requires_grad=True)
+        weight.register_hook(lambda gradient: print(threading.current_thread() is threading.main_thread()))
+        weight.square().sum().backward()
+        """,
+        ["True"],
+        {},
+    ),
+}
+"""For each case: the program, the lines that it prints, and the simulated chip's variables."""
 
-    assert said == ["untouched False", "taken", "touched True"]
+
+@pytest.mark.parametrize("case", INSTALLED)
+def test_installed_chip_behaves_as_its_file_says(on_flint: OnFlint, case: str) -> None:
+    program, expected, variables = INSTALLED[case]
+
+    assert on_flint(program, **{f"NORTHBRIDGE_CPU_SIM_{name}": text for name, text in variables.items()}) == expected
 
 
 def test_failed_acquire_is_said_at_every_touch(on_flint: OnFlint) -> None:
@@ -155,17 +174,6 @@ def test_concurrent_threads_acquire_one_card(on_flint: OnFlint) -> None:
     assert said == ["1 [2.0, 2.0, 2.0, 2.0]"]
 
 
-def test_a_function_that_touches_the_device_itself_is_told(on_flint: OnFlint) -> None:
-    said = on_flint(
-        """
-        install(device, acquire=lambda: int(torch.ones(1, device="flint").item()))
-        refused(lambda: torch.ones(1, device="flint"))
-        """
-    )
-
-    assert said == ["RuntimeError: the function that takes a card has touched the device before it had one"]
-
-
 def test_a_forked_child_does_not_hold_its_parents_card(on_flint: OnFlint) -> None:
     said = on_flint(
         """
@@ -190,103 +198,50 @@ def test_a_forked_child_does_not_hold_its_parents_card(on_flint: OnFlint) -> Non
     assert said[5:] == ["True"]
 
 
-def test_backward_on_device_thread_ends_well(on_flint: OnFlint) -> None:
-    said = on_flint(
-        """
-        install(device)
-        weight = torch.ones(2, device="flint", requires_grad=True)
-        weight.register_hook(lambda gradient: print(threading.current_thread() is threading.main_thread()))
-        weight.square().sum().backward()
-        print(weight.grad.tolist())
-        """
-    )
-
-    assert said == ["False", "[2.0, 2.0]"]
-
-
-def test_backward_without_threads_runs_on_the_caller(on_flint: OnFlint) -> None:
-    said = on_flint(
-        """
-        install(device.model_copy(update={"autograd_threads": False}))
-        weight = torch.ones(2, device="flint", requires_grad=True)
-        weight.register_hook(lambda gradient: print(threading.current_thread() is threading.main_thread()))
-        weight.square().sum().backward()
-        """
-    )
-
-    assert said == ["True"]
+LACKS = """
+refused(lambda: torch.zeros(1, dtype=torch.float16, device="flint"))
+refused(lambda: torch.empty_strided((2,), (1,), dtype=torch.float16, device="flint"))
+refused(lambda: torch.ones(1, dtype=torch.float16).to("flint"))
+refused(lambda: torch.ones(1, device="flint").half())
+refused(lambda: torch.ones(2, device="flint").view(torch.float16))
+refused(lambda: torch.nn.Linear(2, 2).to("flint", torch.float16))
+refused(lambda: torch.complex(torch.ones(2, device="flint"), torch.ones(2, device="flint")))
+refused(lambda: torch.fft.fft(torch.ones(4, device="flint")))
+refused(lambda: torch.view_as_complex(torch.ones(4, 2, device="flint")))
+"""
 
 
-def test_process_that_loads_the_chip_after_backward_ends_well(on_flint: OnFlint) -> None:
-    said = on_flint(
-        """
-        torch.ones(2, requires_grad=True).sum().backward()
-        install(device)
-        print(torch.ones(2, device="flint").sum().item())
-        """
-    )
-
-    assert said == ["2.0"]
+def test_no_tensor_of_a_lacking_dtype_exists(on_flint: OnFlint) -> None:
+    lacks = ["RuntimeError: flint has no half precision"] * 6 + ["RuntimeError: flint has no complex numbers"] * 3
+    assert on_flint(f"install(device){LACKS}") == lacks
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        'torch.zeros(1, dtype=torch.float16, device="flint")',
-        'torch.empty_strided((2,), (1,), dtype=torch.float16, device="flint")',
-        'torch.ones(1, dtype=torch.float16).to("flint")',
-        'torch.ones(1, device="flint").half()',
-        'torch.ones(2, device="flint").view(torch.float16)',
-        'torch.nn.Linear(2, 2).to("flint", torch.float16)',
-    ],
-)
-def test_no_tensor_of_a_lacking_dtype_exists(on_flint: OnFlint, call: str) -> None:
-    assert on_flint(f"install(device); refused(lambda: {call})") == ["RuntimeError: flint has no half precision"]
+FLOAT64 = """
+import io
+def reloaded(tensor):
+    torch.save(tensor, file := io.BytesIO())
+    file.seek(0)
+    return torch.load(file, map_location="flint")
+install(device)
+third = torch.ones(2, dtype=torch.float64, device="flint") / 3
+for found in (
+    torch.tensor([0.1, 0.2], dtype=torch.float64).to("flint"),
+    torch.full((2,), 0.1, dtype=torch.float64, device="flint"),
+    third,
+    torch.ones(2, dtype=torch.float64, device="flint").div_(3),
+    torch.mul(third, third, out=torch.empty(2, dtype=torch.float64, device="flint")),
+    torch._foreach_mul([third], 0.1)[0],
+    torch.rand(2, dtype=torch.float64, device="flint"),
+    third.expand(3, 2).sum(0),
+    torch.stack([third, third]).std(0),
+    reloaded(torch.tensor([0.1, 0.2], dtype=torch.float64)),
+):
+    print(found.device, found.dtype, torch.equal(found.cpu(), found.cpu().float().double()))
+"""
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        'torch.complex(torch.ones(2, device="flint"), torch.ones(2, device="flint"))',
-        'torch.fft.fft(torch.ones(4, device="flint"))',
-        'torch.view_as_complex(torch.ones(4, 2, device="flint"))',
-    ],
-)
-def test_no_operator_gives_a_dtype_that_the_chip_lacks(on_flint: OnFlint, call: str) -> None:
-    assert on_flint(f"install(device); refused(lambda: {call})") == ["RuntimeError: flint has no complex numbers"]
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        "torch.tensor([0.1, 0.2], dtype=torch.float64).to('flint')",
-        "torch.full((2,), 0.1, dtype=torch.float64, device='flint')",
-        "torch.ones(2, dtype=torch.float64, device='flint') / 3",
-        "torch.ones(2, dtype=torch.float64, device='flint').div_(3)",
-        "torch.mul(third, third, out=torch.empty(2, dtype=torch.float64, device='flint'))",
-        "torch._foreach_mul([third], 0.1)[0]",
-        "torch.rand(2, dtype=torch.float64, device='flint')",
-        "third.expand(3, 2).sum(0)",
-        "torch.stack([third, third]).std(0)",
-        "reloaded(torch.tensor([0.1, 0.2], dtype=torch.float64))",
-    ],
-)
-def test_float64_is_computed_as_float32(on_flint: OnFlint, make: str) -> None:
-    said = on_flint(
-        f"""
-        import io
-        def reloaded(tensor):
-            torch.save(tensor, file := io.BytesIO())
-            file.seek(0)
-            return torch.load(file, map_location="flint")
-        install(device)
-        third = torch.ones(2, dtype=torch.float64, device="flint") / 3
-        found = {make}
-        print(found.device, found.dtype, torch.equal(found.cpu(), found.cpu().float().double()))
-        """
-    )
-
-    assert said == ["flint:0 torch.float64 True"]
+def test_float64_is_computed_as_float32(on_flint: OnFlint) -> None:
+    assert on_flint(FLOAT64) == ["flint:0 torch.float64 True"] * 10
 
 
 def test_int64_wraps_as_int32_and_overflow_is_refused(on_flint: OnFlint) -> None:

@@ -1,4 +1,4 @@
-"""The programs of ranks in test_simccl.py: dtypes, groups, coalesced and asynchronous calls, functional collectives.
+"""The programs of ranks in test_calls.py: dtypes, groups, coalesced and asynchronous calls, functional collectives.
 
 `python group_programs.py <function>`, under RANK and so on.
 """

@@ -1,4 +1,4 @@
-"""The programs of ranks in test_limits.py: the library of a made-up chip, which lacks and converts things.
+"""The programs of ranks in test_calls.py: the library of a made-up chip, which lacks and converts things.
 
 `python limits_rank_programs.py <function>`, under RANK and so on; what a rank prints is for the test to read.
 """

@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 import northbridge
 
@@ -217,82 +216,6 @@ def missing_rank() -> None:
         store.wait(["rank 0 is over"])
         store.set("rank 1 is over", "")
     os._exit(0)
-
-
-class Branches(nn.Module):
-    """A net of which half is unused in every other step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second, self.spare = nn.Linear(6, 8), nn.Linear(8, 3), nn.Linear(8, 3)
-        self.steps = 0
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.steps += 1
-        result: Tensor = (self.spare if self.steps % 2 else self.second)(self.first(x).relu())
-        return result
-
-
-def convnet() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 36, 10))
-
-
-def train(net: nn.Module, device: torch.device, shape: tuple[int, ...], **options: Any) -> list[Tensor]:
-    torch.manual_seed(0)
-    for parameter in net.parameters():
-        nn.init.uniform_(parameter, -0.1, 0.1)
-    parallel = DistributedDataParallel(net.to(device), **options)
-    optimizer = torch.optim.AdamW(parallel.parameters(), 1e-2)
-    torch.manual_seed(RANK)
-    inputs, labels = torch.randn(16, *shape).to(device), (torch.arange(16) % 3).to(device)
-    for _ in range(6):
-        optimizer.zero_grad()
-        torch.autograd.backward(nn.functional.cross_entropy(parallel(inputs), labels))
-        optimizer.step()
-    return [value.cpu() for value in net.state_dict().values()]
-
-
-def parallel_training() -> None:
-    cpu = torch.device("cpu")
-    with group("cpu:gloo,cpu_sim:simccl"):
-        for make, shape in ((convnet, (1, 8, 8)), (Branches, (6,))):
-            for options in (
-                {"find_unused_parameters": True},
-                {"find_unused_parameters": True, "gradient_as_bucket_view": True},
-            ):
-                here, there = train(make(), HERE, shape, **options), train(make(), cpu, shape, **options)
-                assert all(torch.equal(x, y) for x, y in zip(here, there, strict=True)), (make, options)
-        here, there = train(convnet(), HERE, (1, 8, 8)), train(convnet(), cpu, (1, 8, 8))
-        assert all(torch.equal(x, y) for x, y in zip(here, there, strict=True))
-
-
-def compressed_gradients() -> None:
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
-
-    with group():
-        torch.manual_seed(0)
-        net = DistributedDataParallel(nn.Linear(300, 200).to(HERE), bucket_cap_mb=1)
-        net.register_comm_hook(None, fp16_compress_hook)
-        x = torch.full((4, 300), RANK + 1.0, device=HERE)
-        for _ in range(10):
-            net.zero_grad()
-            torch.autograd.backward(net(x).sum())
-        assert net.module.weight.grad is not None
-        assert net.module.weight.grad.unique().tolist() == [6.0]  # 4 rows of the mean of 1 and 2
-        print("halved", net.module.weight.grad.dtype)
-
-
-def uneven_inputs() -> None:
-    from torch.distributed.algorithms.join import Join
-
-    with group():
-        net = DistributedDataParallel(nn.Linear(1, 1).to(HERE))
-        steps = 0
-        with Join([net]):
-            for _ in range(3 + 4 * RANK):
-                torch.autograd.backward(net(torch.ones(1, 1, device=HERE)).sum())
-                steps += 1
-        print(steps)
 
 
 def destroyed_group() -> None:

@@ -1,4 +1,4 @@
-"""The programs of ranks in test_deferred_streams.py: each waits too little on deferred streams, then enough.
+"""The programs of ranks in test_calls.py: each waits too little on deferred streams, then enough.
 
 `python stream_rank_programs.py <function>`, under RANK and so on; a rank that finds something wrong ends with an error.
 """

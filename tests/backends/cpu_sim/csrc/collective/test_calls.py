@@ -1,4 +1,4 @@
-"""simccl, the chip's collective library: two ranks in processes of their own."""
+"""simccl, the chip's collective library: ranks in processes of their own, which find nothing wrong or are refused."""
 
 from __future__ import annotations
 
@@ -6,29 +6,46 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.backends.cpu_sim.conftest import refused
+from tests.backends.cpu_sim.conftest import FLINT, refused
 
 from northbridge_conformance.runs.processes import reserve_port
 
 Ranks = Callable[..., list[str]]
-PROGRAMS = Path(__file__).with_name("call_programs.py")
+
+HERE = Path(__file__).parent
+CALLS = HERE / "call_programs.py"
+GROUPS = HERE / "group_programs.py"
+LIMITS = HERE / "limits_rank_programs.py"
+RIGHT = {
+    "rank_programs.py": "every_collective objects_and_gradients work_results",
+    "call_programs.py": "averages_of_each_dtype compressed_gradients stacked",
+    "group_programs.py": (
+        "every_dtype_moves uneven subgroups/4 split/4 coalesced coalesced_in_vain functional objects"
+        " fault_in_a_future/immediate receives_that_nobody_meets receives_that_nobody_meets/immediate"
+    ),
+    "stream_rank_programs.py": (
+        "each_collective reduce_to_one_rank received_message waited_for_by_another_stream input_overwritten"
+        " gathered_in_place asked_until_done future results_read_in_callbacks receives_out_of_turn"
+        " used_again_before_waited_for refused_calls_change_nothing blocking_calls training"
+    ),
+}
+"""The functions that check everything themselves; behind a slash other than two ranks, or streams not deferred."""
 
 
-def test_every_collective_gives_the_right_numbers_on_the_device(on_ranks: Ranks) -> None:
-    on_ranks("every_collective")
+@pytest.mark.parametrize(
+    ("programs", "program"), [(file, name) for file, names in RIGHT.items() for name in names.split()]
+)
+def test_ranks_find_nothing_wrong(on_ranks: Ranks, programs: str, program: str) -> None:
+    function, _, other = program.partition("/")
+    size = int(other) if other.isdigit() else 2
+    environ = {"NORTHBRIDGE_CPU_SIM_STREAMS": other} if other and not other.isdigit() else None
 
-
-def test_objects_travel_and_gradients_flow_through_collectives(on_ranks: Ranks) -> None:
-    on_ranks("objects_and_gradients")
+    on_ranks(function, size, environ, HERE / programs)
 
 
 def test_collectives_on_temporaries_own_their_memory(on_ranks: Ranks) -> None:
     for said in on_ranks("temporaries"):
         assert said.splitlines()[-1] == "held True left 0"
-
-
-def test_works_and_futures_hold_device_tensors(on_ranks: Ranks) -> None:
-    on_ranks("work_results")
 
 
 def test_what_simccl_lacks_is_refused_with_what_to_do(on_ranks: Ranks) -> None:
@@ -52,20 +69,6 @@ def test_absent_rank_ends_the_others_within_the_timeout(on_ranks: Ranks) -> None
         assert "simccl's all_reduce on rank 0 failed: " in refusal
 
 
-def test_parallel_training_is_gloos_on_the_cpu_to_the_bit(on_ranks: Ranks) -> None:
-    for said in on_ranks("parallel_training"):
-        assert "Time stats are currently only collected" not in said
-
-
-def test_a_hook_that_compresses_gradients_to_fp16_averages_them(on_ranks: Ranks) -> None:
-    for said in on_ranks("compressed_gradients"):
-        assert said.splitlines()[-1] == "halved torch.float32"
-
-
-def test_ranks_with_uneven_inputs_join(on_ranks: Ranks) -> None:
-    assert [said.splitlines()[-1] for said in on_ranks("uneven_inputs")] == ["3", "7"]
-
-
 def test_a_destroyed_group_has_let_go_of_gloo_and_says_so(on_ranks: Ranks) -> None:
     for said in on_ranks("destroyed_group"):
         assert refused(said) == ["RuntimeError: simccl has been shut down. Fix: make another process group"]
@@ -82,22 +85,7 @@ def test_a_destroyed_group_has_let_go_of_gloo_and_says_so(on_ranks: Ranks) -> No
 )
 @pytest.mark.parametrize("program", ["averages", "averages_in_the_background", "sums_with_factors"])
 def test_reductions_that_gloo_lacks(on_ranks: Ranks, program: str, options: dict[str, str]) -> None:
-    on_ranks(program, programs=PROGRAMS, environ=options)
-
-
-def test_average_keeps_dtype_and_truncates_integers(on_ranks: Ranks) -> None:
-    on_ranks("averages_of_each_dtype", programs=PROGRAMS)
-
-
-def test_senseless_reduction_is_refused(on_ranks: Ranks) -> None:
-    for said in on_ranks("refusals", programs=PROGRAMS):
-        bools, wholes, bits = refused(said)
-        assert bools == (
-            "RuntimeError: simccl's all_reduce was asked for the average (ReduceOp.AVG) of bool, which is not a bool. "
-            "Fix: convert the tensor to float32, or ask for 'any' (ReduceOp.MAX) or 'all' (ReduceOp.MIN)"
-        )
-        assert "simccl's all_reduce was asked for a sum with a factor (ReduceOp.PREMUL_SUM) of int64" in wholes
-        assert "simccl's reduce_scatter_tensor was asked for the band of float32" in bits
+    on_ranks(program, programs=CALLS, environ=options)
 
 
 @pytest.mark.parametrize("program", ["calls_that_follow", "values_after_a_wait"])
@@ -105,30 +93,121 @@ def test_senseless_reduction_is_refused(on_ranks: Ranks) -> None:
 def test_a_future_has_its_value_after_a_wait(on_ranks: Ranks, streams: str, program: str) -> None:
     for checks in "01":
         environ = {"NORTHBRIDGE_CPU_SIM_STREAMS": streams, "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": checks}
-        on_ranks(program, environ=environ, programs=PROGRAMS)
+        on_ranks(program, environ=environ, programs=CALLS)
 
 
-def test_gradients_of_ddp_are_compressed_by_powersgd(on_ranks: Ranks) -> None:
-    on_ranks("compressed_gradients", programs=PROGRAMS)
+def test_unchecked_calls_end_in_turn(on_ranks: Ranks) -> None:
+    environ = {"NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": "0", "NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}
+    on_ranks("unchecked", environ=environ, programs=GROUPS)
 
 
-def test_parts_may_be_stacked_as_well_as_one_after_the_other(on_ranks: Ranks) -> None:
-    on_ranks("stacked", programs=PROGRAMS)
+def test_sends_and_receives_are_done_without_being_waited_for(on_ranks: Ranks) -> None:
+    first, _ = on_ranks("asynchronous", programs=GROUPS)
+
+    (waited,) = refused(first)
+    assert "simccl's recv on rank 0 of 2 failed: " in waited
 
 
-def test_each_rank_may_have_a_part_of_its_own_size(on_ranks: Ranks) -> None:
-    for rank, said in enumerate(on_ranks("of_own_sizes", programs=PROGRAMS)):
-        (wrong,) = refused(said)
-        assert wrong == (
-            f"ValueError: simccl's all_gather on rank {rank} of 2 was given a tensor of shape [5] and [{rank + 1}] to"
-            " hold it. Fix: give each output the tensor's shape"
-        )
+CANNOT_SUM = (
+    "RuntimeError: simccl's all_reduce was asked for the sum of int16, which it cannot reduce. Fix: convert the tensor"
+    " to a wider dtype, such as int64"
+)
+BOOLS = (
+    "RuntimeError: simccl's all_reduce was asked for the average (ReduceOp.AVG) of bool, which is not a bool. Fix:"
+    " convert the tensor to float32, or ask for 'any' (ReduceOp.MAX) or 'all' (ReduceOp.MIN)"
+)
+OWN_SIZES = (
+    "ValueError: simccl's all_gather on rank {rank} of 2 was given a tensor of shape [5] and [{more}] to hold it. Fix:"
+    " give each output the tensor's shape"
+)
+TO_ONESELF = (
+    "ValueError: simccl's recv on rank {rank} of 2 was given that rank itself as its peer, but sends only to other"
+    " ranks. Fix: copy the tensor with copy_()"
+)
+STRIDED = (
+    "RuntimeError: simccl's all_reduce was given a tensor of float32 whose shape [3] and strides [2] are not"
+    " contiguous. Fix: x.contiguous()"
+)
+MIXED = (
+    "RuntimeError: simccl's all_gather was given a tensor on cpu, but sends only those on cpu_sim. Fix: x.to('cpu_sim')"
+)
 
 
-def test_a_rank_that_sends_to_itself_is_told(on_ranks: Ranks) -> None:
-    for rank, said in enumerate(on_ranks("to_oneself", programs=PROGRAMS)):
-        (wrong,) = refused(said)
-        assert wrong == (
-            f"ValueError: simccl's recv on rank {rank} of 2 was given that rank itself as its peer, but sends only to"
-            " other ranks. Fix: copy the tensor with copy_()"
-        )
+@pytest.mark.parametrize(
+    ("programs", "program", "expected"),
+    [
+        (
+            GROUPS,
+            "what_cannot_be_reduced",
+            (
+                CANNOT_SUM,
+                "the sum of uint16",
+                "the sum of float8_e5m2, which it cannot reduce. Fix: convert the tensor to a wider dtype",
+                "the band of float32, which has no bits to combine",
+                "simccl's reduce_scatter_tensor was asked for the sum of int16",
+            ),
+        ),
+        (
+            GROUPS,
+            "what_cannot_be_carried",
+            (
+                STRIDED,
+                "simccl's send was given a tensor of float32 whose shape [2, 3] and strides [1, 2]",
+                MIXED,
+                "tensors on {here} and {there}, but one call takes one device. Fix: x.to('{here}')",
+                "simccl's all_reduce was given a tensor to write whose memory holds the negatives",
+            ),
+        ),
+        (
+            CALLS,
+            "refusals",
+            (
+                BOOLS,
+                "simccl's all_reduce was asked for a sum with a factor (ReduceOp.PREMUL_SUM) of int64",
+                "simccl's reduce_scatter_tensor was asked for the band of float32",
+            ),
+        ),
+        (CALLS, "of_own_sizes", (OWN_SIZES,)),
+        (CALLS, "to_oneself", (TO_ONESELF,)),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_call_that_makes_no_sense_is_refused(
+    on_ranks: Ranks, programs: Path, program: str, expected: tuple[str, ...]
+) -> None:
+    for rank, said in enumerate(on_ranks(program, programs=programs)):
+        told = refused(said)
+        assert len(told) == len(expected)
+        for found, words in zip(told, expected, strict=True):
+            words = words.format(rank=rank, more=rank + 1, here=f"cpu_sim:{rank}", there=f"cpu_sim:{2 + rank}")
+            assert found == words if words.startswith(("RuntimeError", "ValueError")) else words in found
+        assert program != "what_cannot_be_carried" or told[-1].endswith("Fix: x.resolve_neg()")
+
+
+@pytest.mark.parametrize(
+    ("program", "printed"),
+    [
+        (
+            "lacking",
+            [
+                "flintccl cannot multiply",
+                "flintccl cannot average",
+                "flintccl cannot average",
+                "flintccl cannot carry int16",
+                "flintccl cannot carry int16",
+                "flintccl has to know the sender",
+                "flintccl cannot scatter sums of int32",
+            ],
+        ),
+        ("converted", []),
+        ("waited_for", ["True [3]", "[3.0]"]),  # a conversion makes the call wait for its end
+        ("parallel_training", ["True"]),
+    ],
+    ids=["lacking", "converted", "waited for", "training"],
+)
+def test_library_that_lacks_and_converts(on_ranks: Ranks, program: str, printed: list[str]) -> None:
+    """As a device.toml says of the library of a made-up chip."""
+    environ = {"FLINT_FILE": str(FLINT), "PYTHONWARNINGS": "ignore"}
+
+    for said in on_ranks(program, environ=environ, programs=LIMITS):
+        assert said.splitlines() == printed

@@ -16,7 +16,7 @@ from northbridge.flight_recorder.analysis.findings import HangFinding
 from northbridge.flight_recorder.analysis.judgement import judge
 from northbridge.flight_recorder.analysis.record_files import FolderError, read_folder
 
-PROGRAMS = Path(__file__).with_name("flight_programs.py")
+PROGRAMS = Path(__file__).with_name("failing_programs.py")
 LIMIT_S = 120.0
 TRAIN = """
 import os, time
@@ -54,7 +54,7 @@ def test_a_backward_left_out_is_named(on_ranks: Callable[..., list[str]], tmp_pa
     assert "all_reduce (float32 [4]), for which ranks 0, 1 waited" in finding.text
     line = line_of(PROGRAMS, "        loss.backward()")
     in_thread = " (from autograd's thread; the main thread was there)" if threads == "1" else ""
-    assert f"flight_programs.py:{line} in one_leaves_out_a_backward{in_thread}, until it failed" in finding.text
+    assert f"failing_programs.py:{line} in one_leaves_out_a_backward{in_thread}, until it failed" in finding.text
 
 
 def test_rank_that_sleeps_in_its_step_is_named(tmp_path: Path) -> None:

@@ -87,55 +87,6 @@ def test_a_loss_that_overflows_in_low_precision_is_refused(chip: ModuleType) -> 
         functional.binary_cross_entropy(x, x)
 
 
-def test_bf16_training_is_the_cpus_where_the_cpu_lowers_the_same(chip: ModuleType) -> None:
-    def run(device: str) -> list[Tensor]:
-        torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to(device)
-        x, y = torch.randn(8, 8).to(device), torch.arange(8).to(device) % 4
-        optimizer = torch.optim.SGD(net.parameters(), 0.1)
-        for _ in range(4):
-            optimizer.zero_grad()
-            with torch.autocast(device, dtype=torch.bfloat16):
-                outputs = net(x)
-            torch.autograd.backward(functional.cross_entropy(outputs.float(), y))
-            optimizer.step()
-        return [p.detach().cpu() for p in net.parameters()]
-
-    assert all(torch.equal(x, y) for x, y in zip(run("cpu_sim"), run("cpu"), strict=True))
-
-
-def test_the_gradient_scaler_skips_a_step_that_overflows(chip: ModuleType) -> None:
-    weight = nn.Parameter(torch.ones(2, device="cpu_sim"))
-    optimizer = torch.optim.SGD([weight], 0.5)
-    scaler = torch.amp.GradScaler("cpu_sim", init_scale=4.0, growth_interval=1)
-
-    for factor, scale, expected in ((1.0, 8.0, 0.5), (float("inf"), 4.0, 0.5), (1.0, 8.0, 0.0)):
-        optimizer.zero_grad()
-        torch.autograd.backward(scaler.scale((weight * factor).sum()))
-        scaler.step(optimizer)
-        scaler.update()
-
-        assert scaler.is_enabled()
-        assert scaler.get_scale() == scale
-        assert weight.tolist() == [expected, expected]
-
-
-def test_gradients_can_be_unscaled_and_clipped_before_the_step(chip: ModuleType) -> None:
-    weight = nn.Parameter(torch.zeros(2, device="cpu_sim"))
-    optimizer = torch.optim.SGD([weight], 1.0)
-    scaler = torch.amp.GradScaler("cpu_sim")
-
-    with torch.autocast("cpu_sim", dtype=torch.float16):
-        loss = (weight * 3).sum()
-    torch.autograd.backward(scaler.scale(loss))
-    scaler.unscale_(optimizer)
-    norm = nn.utils.clip_grad_norm_([weight], 1.0)
-    scaler.step(optimizer)
-
-    assert norm.item() == pytest.approx(18**0.5)
-    assert weight.detach().norm().item() == pytest.approx(1.0, abs=1e-4)
-
-
 def test_a_fused_optimizer_takes_the_scaler(chip: ModuleType) -> None:
     weight = nn.Parameter(torch.ones(2, device="cpu_sim"))
     optimizer = torch.optim.SGD([weight], 0.5, fused=True)

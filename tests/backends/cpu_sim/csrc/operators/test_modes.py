@@ -1,7 +1,8 @@
-"""Wrappers of torch around a model on the chip: checkpoints, transforms, hooks, and modes."""
+"""Autograd on the chip, and the wrappers and modes of torch around a model."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -10,51 +11,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-# Untyped in torch.
-recomputed: Callable[..., Tensor] = checkpoint
-in_parts: Callable[..., Tensor] = checkpoint_sequential
 jvp: Any = torch.func.jvp
 determinism: Any = torch.utils.deterministic
-
-
-def dropped(x: Tensor) -> Tensor:
-    return nn.functional.dropout(x * 2, 0.5).sin()
-
-
-@pytest.mark.parametrize("reentrant", [False, True], ids=["", "reentrant"])
-def test_recomputed_checkpoint_draws_the_same_numbers(chip: ModuleType, reentrant: bool) -> None:
-    grads = []
-    for wrapped in (False, True):
-        chip.manual_seed_all(3)
-        x = torch.arange(1.0, 65.0, device="cpu_sim:1", requires_grad=True)
-        y = recomputed(dropped, x, use_reentrant=reentrant) if wrapped else dropped(x)
-        after = torch.rand(4, device="cpu_sim:1")  # between forward and backward
-        torch.autograd.backward(y.sum())
-        assert x.grad is not None
-        grads += [torch.cat([x.grad, after])]
-        assert not torch.equal(torch.rand(4, device="cpu_sim:1"), after)
-
-    assert torch.equal(*grads)
-
-
-def test_checkpoint_holds_less_memory_before_backward(chip: ModuleType) -> None:
-    layers = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(8)]).to("cpu_sim:1")
-    x = torch.ones(512, 64, device="cpu_sim:1", requires_grad=True)
-    held = []
-    runs: list[Callable[[Tensor], Tensor]] = [
-        lambda value: layers(value),
-        lambda value: in_parts(layers, 4, value, use_reentrant=False),
-    ]
-    for run in runs:
-        before = chip.memory_allocated(1)
-        y = run(x)
-        held.append(chip.memory_allocated(1) - before)
-        torch.autograd.backward(y.sum())
-        del y
-
-    assert held[1] < held[0] / 2
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # of torch.func.jvp's own; of one kind or another by release
@@ -95,22 +54,6 @@ def test_vmap_draws_one_number_for_all_or_one_for_each(chip: ModuleType) -> None
 
     assert len(set(drawn("same").tolist())) == 1
     assert len(set(drawn("different").tolist())) == 16
-
-
-def test_hooks_run_on_the_chip_and_see_its_tensors(chip: ModuleType) -> None:
-    seen: list[tuple[str, str]] = []
-    module: Any = nn.Linear(2, 2).to("cpu_sim:1")
-    module.register_forward_pre_hook(lambda _, inputs: seen.append(("before", str(inputs[0].device))))
-    module.register_forward_hook(lambda _, __, output: seen.append(("after", str(output.device))))
-    module.register_full_backward_hook(lambda _, grads, __: seen.append(("backward", str(grads[0].device))))
-    module.weight.register_post_accumulate_grad_hook(lambda weight: seen.append(("grad", str(weight.grad.device))))
-    x: Any = torch.ones(1, 2, device="cpu_sim:1", requires_grad=True)
-    x.register_hook(lambda grad: grad * 2)
-
-    torch.autograd.backward(module(x).sum())
-
-    assert dict(seen) == dict.fromkeys(["before", "after", "backward", "grad"], "cpu_sim:1")
-    torch.testing.assert_close(x.grad, 2 * module.weight.sum(0, keepdim=True))
 
 
 @pytest.mark.parametrize("pin_memory", [False, True])
@@ -198,24 +141,64 @@ def test_anomaly_mode_names_the_forward_line(chip: ModuleType) -> None:
         rooted()
 
 
-def test_autocast_nests_and_can_be_switched_off_inside(chip: ModuleType) -> None:
-    x = torch.ones(2, 2, device="cpu_sim")
+def in_thread(work: Callable[[], Tensor]) -> Tensor:
+    results: list[Tensor] = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    thread.join()
+    assert results, "the thread raised"
+    return results[0]
 
-    with torch.autocast("cpu_sim", dtype=torch.bfloat16):
-        outer = x @ x
-        with torch.autocast("cpu_sim", enabled=False):
-            off = x @ x
-        with torch.autocast("cpu_sim", dtype=torch.float16):
-            inner = x @ x
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            both = (x @ x, x.cpu() @ x.cpu())
-    after = x @ x
 
-    assert [value.dtype for value in (outer, off, inner, *both, after)] == [
-        torch.bfloat16,
-        torch.float32,
-        torch.float16,
-        torch.bfloat16,
-        torch.bfloat16,
-        torch.float32,
-    ]
+def test_backward_runs_on_the_calling_thread_by_default(chip: ModuleType) -> None:
+    seen: list[int] = []
+
+    def backward() -> Tensor:
+        x = torch.ones(2, device="cpu_sim", requires_grad=True)
+        y = x * 2
+        register_hook: Any = y.register_hook  # untyped
+        register_hook(lambda grad: seen.append(threading.get_ident()))
+        torch.autograd.backward(y.sum())
+        return torch.tensor(threading.get_ident())
+
+    assert in_thread(backward).item() == seen[-1]
+    backward()
+    assert seen[-1] == threading.get_ident()
+
+
+AFTER_A_CPU_BACKWARD = """
+import torch
+x = torch.ones(2, requires_grad=True)
+(x * x).sum().backward()
+
+import northbridge, threading
+northbridge.load("cpu_sim")
+
+def train():
+    w = torch.ones(2, device="cpu_sim", requires_grad=True)
+    (w * w).sum().backward()
+    print(w.grad.tolist(), flush=True)
+
+train()
+thread = threading.Thread(target=train)
+thread.start()
+thread.join()
+"""
+
+
+def test_chip_loaded_after_cpu_backward_trains(in_fresh_process: Callable[..., str]) -> None:
+    said = in_fresh_process(AFTER_A_CPU_BACKWARD)
+
+    assert said.splitlines() == ["[2.0, 2.0]"] * 2
+
+
+def test_a_gradient_made_before_the_move_moves_along(chip: ModuleType) -> None:
+    module = nn.Linear(2, 1)
+    torch.autograd.backward(module(torch.ones(1, 2)).sum())
+
+    module.to("cpu_sim")
+    torch.autograd.backward(module(torch.ones(1, 2, device="cpu_sim")).sum())
+
+    assert module.weight.grad is not None
+    assert module.weight.grad.device == module.weight.device
+    assert module.weight.grad.tolist() == [[2.0, 2.0]]

@@ -1,4 +1,4 @@
-"""Four ranks, of which one is lost: the others are told which, and how, within the timeout."""
+"""One of several ranks is lost, or calls something else: the others are told which, and how, within the timeout."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from tests.backends.cpu_sim.conftest import Ranks, refused
 
 Lose = Callable[..., list[str]]
+PROGRAMS = Path(__file__).with_name("failing_programs.py")
 LOST = 2
 BUSY_S = 15.0
 """The extra time beyond the timeout, for a busy machine."""
@@ -20,7 +21,7 @@ BUSY_S = 15.0
 
 @pytest.fixture(params=["1", "0"], ids=["checked", "unchecked"])
 def lose(start_ranks: Callable[..., Ranks], request: pytest.FixtureRequest) -> Lose:
-    """Run a function of missing_programs.py on four ranks and return what the survivors were told."""
+    """Run a function of failing_programs.py on four ranks and return what the survivors were told."""
 
     def run(function: str, lost: int = LOST, timeout_s: float = 5.0, within_s: float = 5.0 + BUSY_S) -> list[str]:
         ranks = start_ranks(
@@ -31,7 +32,7 @@ def lose(start_ranks: Callable[..., Ranks], request: pytest.FixtureRequest) -> L
                 "TIMEOUT_S": str(timeout_s),
                 "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": request.param,
             },
-            programs=Path(__file__).with_name("missing_programs.py"),
+            programs=PROGRAMS,
         )
         said = [ranks.said(rank) for rank in range(4) if rank != lost]
         with contextlib.suppress(ProcessLookupError):
@@ -114,10 +115,40 @@ def test_lost_rank_is_named_to_indirect_receivers(lose: Lose) -> None:
 
 
 def test_a_rank_that_never_started_is_named(start_ranks: Callable[..., Ranks]) -> None:
-    programs = Path(__file__).with_name("missing_programs.py")
-    ranks = start_ranks("never_started", 4, programs=programs, only=[0, 1, 3])
+    ranks = start_ranks("never_started", 4, programs=PROGRAMS, only=[0, 1, 3])
 
     for rank, said in zip((0, 1, 3), (ranks.said(rank) for rank in range(3)), strict=True):
         (each,) = refused(said)
         assert f"simccl's making of the default group on rank {rank} of 4 failed: " in each
         assert " for rank 2, which did not join: it never started, " in each
+
+
+def test_every_difference_is_told_to_both_ranks(on_ranks: Callable[..., list[str]]) -> None:
+    for rank, said in enumerate(on_ranks("different", programs=PROGRAMS)):
+        names, shapes, dtypes, reductions, roots, parts, later = refused(said)
+        assert names == (
+            f"DistBackendError: simccl's {('all_reduce', 'broadcast')[rank]} on rank {rank} of 2 failed: the ranks do"
+            " not agree on call #1 of the default group: rank 0 called all_reduce of float32[3] by sum; rank 1 called"
+            " broadcast of float32[3] from rank 0"
+        )
+        assert "#2 of the default group: rank 0 called all_reduce of float32[3] by sum; rank 1" in shapes
+        assert "rank 1 called all_reduce of float32[4] by sum" in shapes
+        assert "rank 1 called all_reduce of int32[3] by sum" in dtypes
+        assert (
+            "rank 0 called all_reduce of float32[3] by sum; rank 1 called all_reduce of float32[3] by max" in reductions
+        )
+        assert "broadcast of float32[3] from rank 0; rank 1 called broadcast of float32[3] from rank 1" in roots
+        assert "rank 0 called all_to_all_single of float32 with 1, 2 elements to and 1, 2 from ranks 0 to 1" in parts
+        assert "call #7 of the default group" in later
+
+
+def test_one_of_four_ranks_that_differs_is_told_to_all(on_ranks: Callable[..., list[str]]) -> None:
+    for said in on_ranks("one_of_four", 4, programs=PROGRAMS):
+        (told,) = refused(said)
+        assert (
+            "call #2 of the default group: ranks 0, 1, 3 called all_reduce of float32[3] by sum; rank 2 called barrier"
+        ) in told
+
+
+def test_a_correct_program_is_not_held_up_by_the_check(on_ranks: Callable[..., list[str]]) -> None:
+    on_ranks("correct", programs=PROGRAMS)

@@ -1,8 +1,73 @@
-"""Forked children: one that was forked before the first use may use the chip, a later one is refused."""
+"""Which process may use a card: one that holds it, and a child that was forked before the first use."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
+
+import pytest
+
+HOLDS: dict[str, tuple[str, list[str]]] = {
+    "one card": (
+        """
+        torch.cpu_sim.hold(3)
+        torch.cpu_sim.hold(3)
+        print(torch.ones(1, device="cpu_sim").device, torch.cpu_sim.get_device_properties().card)
+        print(torch.cpu_sim.device_count())
+        refused(lambda: torch.cpu_sim.hold(1))
+        refused(lambda: torch.ones(1, device="cpu_sim:3"))
+        """,
+        [
+            "cpu_sim:0 3",
+            "8",
+            "card 1 of cpu_sim was asked for, but this process already holds card 3. Fix: use another process",
+            "cpu_sim:3 was asked for, but this process holds one card, which it calls cpu_sim:0",
+        ],
+    ),
+    "touched": (
+        """
+        torch.ones(1, device="cpu_sim")
+        refused(lambda: torch.cpu_sim.hold(1))
+        torch.cpu_sim.hold(0)
+        """,
+        ["this process already holds card 0"],
+    ),
+    "stands on another device": (
+        "torch.cpu_sim.set_device(1); refused(lambda: torch.cpu_sim.hold(0))",
+        ["this thread's current device is cpu_sim:1. Fix: take the card before any other"],
+    ),
+    "seeds it and trains on it": (
+        """
+        torch.cpu_sim.hold(3)
+        torch.manual_seed(5)
+        print(torch.cpu_sim.initial_seed(), len(torch.cpu_sim.get_rng_state_all()))
+        weight = torch.ones(2, device="cpu_sim", requires_grad=True)
+        weight.square().sum().backward()
+        print(weight.grad.tolist())
+        """,
+        ["5 1", "[2.0, 2.0]"],
+    ),
+}
+"""What a process does that takes a card with ``hold``, and what its lines hold."""
+
+REFUSED = """
+def refused(call):
+    try:
+        call()
+    except RuntimeError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("case", HOLDS)
+def test_a_process_holds_one_card(in_fork: Callable[..., str], case: str) -> None:
+    program, expected = HOLDS[case]
+
+    said = in_fork(REFUSED + textwrap.dedent(program)).splitlines()
+
+    assert len(said) == len(expected)
+    for found, words in zip(said, expected, strict=True):
+        assert words in found
 
 
 def test_a_child_forked_before_the_first_use_may_use_the_chip(in_fork: Callable[..., str]) -> None:

@@ -1,7 +1,7 @@
-"""The programs of ranks with sharded models, on any chip: `python sharded_rank_programs.py <function> …`, under RANK.
+"""The programs of ranks in test_sharded.py: `python sharded_rank_programs.py <function>`, under RANK.
 
-The chip is the one that NORTHBRIDGE_SIMULATE names, or else the simulated chip itself. A rank that finds something
-wrong ends with an error. Each program trains what one process would train, on the CPU, and compares with it.
+A rank that finds something wrong ends with an error. Each program trains what one process would train, on the CPU, and
+compares with it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 import northbridge
 
-CHIP = northbridge.load(os.environ.get("NORTHBRIDGE_SIMULATE", "cpu_sim"))
+CHIP = northbridge.load("cpu_sim")
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 HERE = CHIP.device.root(RANK)
 AND_HOST = f"cpu:gloo,{CHIP.name}:{CHIP.collective.name}"
-HAS_AVERAGE = CHIP.name == "cpu_sim"  # a simulation lacks what its vendor's library lacks
 STEPS = 4
 ROWS = 8  # of the whole batch
 
@@ -135,7 +134,7 @@ def expect_close(got: dict[str, Tensor], expected: dict[str, Tensor], tolerance:
 
 def sharded(net: nn.Module, **options: Any) -> nn.Module:
     for part in (*net.blocks, net):  # type: ignore[misc]  # a list of modules
-        fully_shard(part, **options).set_force_sum_reduction_for_comms(not HAS_AVERAGE)
+        fully_shard(part, **options)
     return net
 
 
@@ -326,6 +325,5 @@ def read() -> None:
 if __name__ == "__main__":
     CHIP.bridge.prepare_rank(index=RANK, local_rank=RANK, world_size=SIZE)
     CHIP.device.select(RANK)
-    for program in sys.argv[1:]:
-        globals()[program]()
+    globals()[sys.argv[1]]()
     dist.destroy_process_group()
