@@ -47,11 +47,6 @@ def get_device_properties(device_name: DeviceLike = None) -> _NPUDevicePropertie
     return _NPUDeviceProperties(get_device_name(device_name), chip.mem_get_info(device_name)[1])
 
 
-def synchronize(device: DeviceLike = None) -> None:
-    """Wait until all work queued on an NPU is done."""
-    chip.synchronize(device)
-
-
 def is_bf16_supported() -> bool:
     """Return whether the card has bfloat16."""
     _lazy_init()

@@ -93,6 +93,7 @@ def _npu() -> Mapping[str, object]:
         chip.set_device,
         chip.set_rng_state_all,
         chip.stream,
+        chip.synchronize,
     )
     own = (
         devices.FloatTensor,
@@ -108,7 +109,6 @@ def _npu() -> Mapping[str, object]:
         devices.is_bf16_supported,
         devices.set_compile_mode,
         devices.set_rng_state,
-        devices.synchronize,
     )
     return {
         "amp": import_module("torch_npu.npu.amp"),

@@ -1,4 +1,4 @@
-"""The functions of ``torch._C`` about devices and memory, for ``torch.xpu``: each with torch's own name."""
+"""The names of ``torch._C`` about devices, memory, streams, events and graphs, for ``torch.xpu``: as torch has them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,27 @@ import itertools
 import uuid as uuids
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import torch
+from typing_extensions import Self
 
 import northbridge
 from northbridge_cpu_sim import module as chip
 from northbridge_xpu.simulated import machine
 
 _has_xpu = True
+_xpu_isInBadFork = chip._is_in_bad_fork
+_xpu_getDevice = chip.current_device
+_xpu_setDevice = chip.set_device
+_xpu_exchangeDevice = chip._exchange_device
+_xpu_maybeExchangeDevice = chip._maybe_exchange_device
+_xpu_canDeviceAccessPeer = chip.can_device_access_peer
+_xpu_synchronize = chip.synchronize
+_xpu_emptyCache = chip.empty_cache
+_xpu_resetPeakMemoryStats = chip.reset_peak_memory_stats
+_xpu_resetAccumulatedMemoryStats = chip.reset_accumulated_memory_stats
+_xpu_getMemoryInfo = chip.mem_get_info
 
 
 @dataclass(frozen=True)
@@ -69,44 +81,9 @@ def _get_device_properties(device: int) -> _XpuDeviceProperties:
     )
 
 
-def _xpu_isInBadFork() -> bool:
-    """Return True if this process was forked after its parent had used a device."""
-    return chip._is_in_bad_fork()
-
-
 def _xpu_getDeviceCount() -> int:
     """Count the devices that this process sees."""
     return len(machine.visible())
-
-
-def _xpu_getDevice() -> int:
-    """Return the current device."""
-    return chip.current_device()
-
-
-def _xpu_setDevice(device: int) -> None:
-    """Make a device the current one."""
-    chip.set_device(device)
-
-
-def _xpu_exchangeDevice(device: int) -> int:
-    """Make a device the current one, and return the one before."""
-    return chip._exchange_device(device)
-
-
-def _xpu_maybeExchangeDevice(device: int) -> int:
-    """Do the same, which costs nothing that could be saved."""
-    return chip._maybe_exchange_device(device)
-
-
-def _xpu_canDeviceAccessPeer(device: int, peer: int) -> bool:
-    """Return True if one device can copy from the other directly."""
-    return chip.can_device_access_peer(device, peer)
-
-
-def _xpu_synchronize(device: int) -> None:
-    """Wait for the work of a device."""
-    chip.synchronize(device)
 
 
 def _xpu_getArchFlags() -> str | None:
@@ -133,11 +110,6 @@ _xpu_getMemoryFraction = _xpu_setMemoryFraction = without("limit of its memory f
 _xpu_customAllocator = _xpu_changeCurrentAllocator = _xpu_getAllocator = without("other allocators")
 
 
-def _xpu_emptyCache() -> None:
-    """Return unused memory: nothing is cached."""
-    chip.empty_cache()
-
-
 def _xpu_memoryStats(device: int) -> dict[str, Any]:
     """Return the statistics as nested dictionaries."""
     stats: dict[str, Any] = {}
@@ -148,21 +120,6 @@ def _xpu_memoryStats(device: int) -> dict[str, Any]:
             place = place.setdefault(step, {})
         place[last] = value
     return stats
-
-
-def _xpu_resetPeakMemoryStats(device: int) -> None:
-    """Reset the peaks to the memory in use."""
-    chip.reset_peak_memory_stats(device)
-
-
-def _xpu_resetAccumulatedMemoryStats(device: int) -> None:
-    """Reset the sums to 0."""
-    chip.reset_accumulated_memory_stats(device)
-
-
-def _xpu_getMemoryInfo(device: int) -> tuple[int, int]:
-    """Return the free and the total memory in bytes."""
-    return chip.mem_get_info(device)
 
 
 class _xpu_XPUAllocator:
@@ -197,13 +154,120 @@ class _XPUMemPool:
         return 1
 
 
-def _xpu_beginAllocateCurrentThreadToPool(device: int, mempool_id: tuple[int, int]) -> None:
-    """Allocate from a pool from now on: all memory is of one kind."""
+def _use_pool(device: int, mempool_id: tuple[int, int]) -> None:
+    """Begin or end to allocate from a pool, or drop it: all memory is of one kind."""
 
 
-def _xpu_endAllocateToPool(device: int, mempool_id: tuple[int, int]) -> None:
-    """Allocate from no pool any more."""
+_xpu_beginAllocateCurrentThreadToPool = _xpu_endAllocateToPool = _xpu_releasePool = _use_pool
 
 
-def _xpu_releasePool(device: int, mempool_id: tuple[int, int]) -> None:
-    """Drop a pool."""
+class _XpuStreamBase(torch.Stream):
+    """A stream of the simulated chip, under torch's names."""
+
+    def __new__(cls, priority: int = 0, stream_id: int = 0, device_index: int = 0, device_type: int = 0) -> Self:
+        if device_type:
+            return super().__new__(cls, stream_id=stream_id, device_index=device_index, device_type=device_type)
+        return super().__new__(cls, torch.device("xpu", chip.current_device()), priority=priority)
+
+    priority: int = 0  # the simulated chip has one
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """Return the least and the greatest priority, which are one."""
+        return 0, 0
+
+    @property
+    def sycl_queue(self) -> int:
+        """The number of the stream, for the address of its queue."""
+        return self.stream_id
+
+
+class _XpuEventBase(torch.Event):
+    """An event of the simulated chip, under torch's names."""
+
+    _clock: torch.Event
+
+    def __new__(cls, enable_timing: bool = False) -> Self:
+        event = super().__new__(cls, "xpu", enable_timing=enable_timing)
+        # torch measures between events that are exactly of its own class.
+        event._clock = torch.Event("xpu", enable_timing=enable_timing)
+        return event
+
+    def record(self, stream: torch.Stream | None = None) -> None:
+        """Record the event in a stream."""
+        super().record(stream)
+        self._clock.record(stream)
+
+    def elapsed_time(self, other: torch.Event) -> float:
+        """Return the milliseconds from this event to the other."""
+        return self._clock.elapsed_time(other._clock if isinstance(other, _XpuEventBase) else other)
+
+    @property
+    def sycl_event(self) -> int:
+        """The address of the event; 0 before it is recorded."""
+        return self.event_id
+
+
+def _xpu_getCurrentStream(device: int) -> tuple[int, int, int]:
+    """Return the stream's number, the device and its type."""
+    return _facts_of(chip.current_stream(device))
+
+
+def _xpu_getCurrentRawStream(device: int) -> int:
+    """Return the address of the stream's queue, for compiled code."""
+    return chip.current_stream(device).stream_id
+
+
+def _xpu_setStream(stream_id: int, device_index: int, device_type: int) -> None:
+    """Make a stream the current one of its device."""
+    chip.set_stream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
+
+
+def _xpu_getStreamFromExternal(data_ptr: int, device: int) -> tuple[int, int, int]:
+    """Return the facts of a stream for a queue that other code has made."""
+    return data_ptr, device, _facts_of(chip.current_stream(device))[2]
+
+
+def _facts_of(stream: Any) -> tuple[int, int, int]:
+    return stream.stream_id, stream.device_index, stream.device_type
+
+
+_captures = 0
+
+
+class _XPUGraph(torch._C._acceleratorGraph):  # torch before 2.13, refused above, has none
+    """A graph of the simulated chip, under torch's names."""
+
+    def __new__(cls, keep_graph: bool = False) -> Self:
+        return super().__new__(cls, keep_graph)
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        super().__init__(keep_graph)
+
+    def capture_begin(
+        self,
+        pool: tuple[int, int] | None = None,
+        capture_error_mode: Literal["default", "global", "thread_local", "relaxed"] = "default",
+    ) -> None:
+        """Capture the work of the device from now on."""
+        global _captures
+        super().capture_begin(pool, capture_error_mode)
+        _captures += 1
+
+    def capture_end(self) -> None:
+        """End the capture."""
+        global _captures
+        _captures -= 1
+        super().capture_end()
+
+    raw_xpu_graph = raw_xpu_graph_exec = without("graph of SYCL's")
+
+
+def _xpu_graph_pool_handle() -> tuple[int, int]:
+    """Return the number of a new pool."""
+    return 0, next(_numbers)
+
+
+def _xpu_isCurrentStreamCapturing() -> bool:
+    """Return True while a graph captures."""
+    return _captures > 0

@@ -14,7 +14,7 @@ import torch
 
 import northbridge
 import northbridge_cpu_sim
-from northbridge_xpu.simulated import devices, machine, streams
+from northbridge_xpu.simulated import devices, machine
 
 _NAME = re.compile(r"_(has_xpu$|xpu_|Xpu|XPU)")
 _SOURCES = Path(__file__).with_name("csrc")
@@ -22,7 +22,7 @@ _SOURCES = Path(__file__).with_name("csrc")
 
 def names() -> dict[str, object]:
     """Return the stand-ins, by their names in ``torch._C``."""
-    return {name: value for module in (devices, streams) for name, value in vars(module).items() if _NAME.match(name)}
+    return {name: value for name, value in vars(devices).items() if _NAME.match(name)}
 
 
 def load() -> None:
