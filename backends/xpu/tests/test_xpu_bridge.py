@@ -1,4 +1,4 @@
-"""The bridge: which torch there is, and the cards that xpu-smi lists."""
+"""The bridge and its settings: which torch there is, the cards that xpu-smi lists, variables that choose devices."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 import northbridge
 from northbridge_xpu import bridge as module
 from northbridge_xpu.cards import cards
+from northbridge_xpu.settings import XPUSettings
 
 CARD = {"device_name": "Intel(R) Data Center GPU Max 1550", "pci_bdf_address": "0000:18:00.0"}
 SIX = json.dumps({"device_list": [{**CARD, "device_id": each} for each in range(6)]})
@@ -123,3 +124,67 @@ def test_variables_do_not_matter_to_another_torch(bridge: northbridge.Bridge, mo
     monkeypatch.setattr(torch.xpu, "_is_compiled", lambda: True)
     with pytest.raises(northbridge.SettingsError, match=r"names 2 devices; torch\.xpu counts 0"):
         bridge.check_count(0)
+
+
+FLAT, COMPOSITE = "FLAT", "COMPOSITE"
+
+
+@pytest.mark.parametrize("text", ["0", "0,1", "0, 1", "0.0,0.1", "11"])
+def test_a_list_of_devices_is_a_mask(text: str) -> None:
+    assert XPUSettings.read({"ZE_AFFINITY_MASK": text}).ze_affinity_mask == text
+
+
+@pytest.mark.parametrize("text", ["gpu", "-1", "0;1", "0.0.1", "0,,1"])
+def test_another_text_is_refused(text: str) -> None:
+    with pytest.raises(northbridge.SettingsError, match=r"is not a list of devices, such as 0,1. Fix: "):
+        XPUSettings.read({"ZE_AFFINITY_MASK": text})
+
+
+def test_a_hierarchy_is_one_of_three() -> None:
+    with pytest.raises(northbridge.SettingsError) as refused:
+        XPUSettings.read({"ZE_FLAT_DEVICE_HIERARCHY": "flat"})
+
+    assert str(refused.value) == (
+        "ZE_FLAT_DEVICE_HIERARCHY='flat' is not FLAT or COMBINED (a device is a tile), or COMPOSITE (a device is a"
+        " card). Fix: correct or unset it (default: FLAT)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("hierarchy", "mask", "count"),
+    [
+        (FLAT, "0,1,5", 3),
+        (FLAT, "0, 1", 2),
+        (FLAT, "1,1", 1),
+        ("COMBINED", "0,1", 2),
+        (COMPOSITE, "0.0,0.1", 1),
+        (COMPOSITE, "0.1,1.0,1.1", 2),
+        (COMPOSITE, "0,2", 2),
+    ],
+)
+def test_a_mask_shows_as_many_devices(hierarchy: str, mask: str, count: int) -> None:
+    settings = XPUSettings.read({"ZE_FLAT_DEVICE_HIERARCHY": hierarchy, "ZE_AFFINITY_MASK": mask})
+
+    settings.reject_absent(count)
+    with pytest.raises(northbridge.SettingsError) as refused:
+        settings.reject_absent(count - 1)
+
+    assert str(refused.value) == (
+        f"ZE_AFFINITY_MASK={mask!r} names {count} devices; torch.xpu counts {count - 1}. Fix: see xpu-smi discovery"
+    )
+
+
+def test_a_selector_that_hides_every_device_is_named() -> None:
+    settings = XPUSettings.read({"ONEAPI_DEVICE_SELECTOR": "opencl:cpu"})
+
+    settings.reject_absent(1)
+    with pytest.raises(northbridge.SettingsError) as refused:
+        settings.reject_absent(0)
+
+    assert refused.value.variable == "ONEAPI_DEVICE_SELECTOR"
+    assert str(refused.value) == "ONEAPI_DEVICE_SELECTOR='opencl:cpu' leaves torch.xpu no device. Fix: unset it"
+
+
+def test_without_variables_any_count_is_right() -> None:
+    XPUSettings.read({}).reject_absent(0)
+    XPUSettings.read({}).reject_absent(12)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +19,11 @@ import northbridge
 
 QUIET: dict[str, Any] = dict.fromkeys(
     ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
+)
+NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
+SAID = (
+    "this torch was built without Intel's GPUs. Fix: pip install torch --index-url"
+    " https://download.pytorch.org/whl/xpu, or set NORTHBRIDGE_SIMULATE=xpu"
 )
 TILES = 12  # of a node of Aurora: six cards of two
 
@@ -134,11 +143,6 @@ class TestXCCL:
 class TestWithoutIntel:
     """A torch that was built for something else."""
 
-    SAID = (
-        "this torch was built without Intel's GPUs. Fix: pip install torch --index-url"
-        " https://download.pytorch.org/whl/xpu, or set NORTHBRIDGE_SIMULATE=xpu"
-    )
-
     @pytest.fixture(autouse=True)
     def other_torch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.xpu, "_is_compiled", lambda: False)
@@ -147,7 +151,7 @@ class TestWithoutIntel:
         with pytest.raises(northbridge.SoftwareMissingError) as refused:
             Trainer(accelerator="xpu", devices=1, **QUIET)
 
-        assert str(refused.value).endswith(f": {self.SAID}")
+        assert str(refused.value).endswith(f": {SAID}")
         assert str(refused.value).startswith("backend 'xpu' (northbridge-xpu ")
 
     def test_auto_passes_it_over(self) -> None:
@@ -155,3 +159,19 @@ class TestWithoutIntel:
 
         assert trainer.strategy.root_device.type != "xpu"
         assert ("auto", "passed over xpu") in {(entry.subject, entry.outcome) for entry in northbridge.record()}
+
+
+@pytest.mark.skipif(torch.xpu._is_compiled(), reason="this torch was built for Intel's GPUs")
+@pytest.mark.parametrize("command", [["list", "--json"], ["doctor", "xpu", "--json"]], ids=["list", "doctor"])
+def test_commands_say_what_a_trainer_says(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NORTHBRIDGE_DISABLE", "cpu_sim,hpu,npu,sdaa")  # no other backend is asked
+
+    done = subprocess.run(
+        [NORTHBRIDGE, *command], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
+
+    found: dict[str, Any] = json.loads(done.stdout)
+    rows = [each.get("states", each) for each in found["backends"]]
+    (row,) = [each for each in rows if each["name"] == "xpu"]
+    assert (row["status"], row["devices"], row["distribution"]) == ("no software", 0, "northbridge-xpu")
+    assert row["reason"].endswith(f": {SAID}")

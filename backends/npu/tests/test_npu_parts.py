@@ -1,12 +1,14 @@
-"""The table of ``npu-smi info``."""
+"""The parts of the backend: the table of ``npu-smi info``, the variable that chooses NPUs, and HCCL of Huawei."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 
 import northbridge
 from northbridge_npu import cards
 from northbridge_npu.cards import Chip, Table
+from northbridge_npu.settings import NPUSettings
 
 # Laid out as users' reports show it; numbers and places are our own.
 ONE_EACH = """\
@@ -111,3 +113,93 @@ def test_the_doctor_gets_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert asked == [("npu-smi", "info")]
     assert (described["npu-smi"], described["cards"]) == ("24.1.rc3.7", 2)
+
+
+NAME = "ASCEND_RT_VISIBLE_DEVICES"
+
+
+def test_a_list_is_read() -> None:
+    assert NPUSettings.read({NAME: "0,2,5"}).ascend_rt_visible_devices == (0, 2, 5)
+    assert NPUSettings.read({}).ascend_rt_visible_devices is None
+
+
+@pytest.mark.parametrize("text", ["0,0", "a", "0;1", "-1", "all"])
+def test_another_form_is_refused(text: str) -> None:
+    with pytest.raises(northbridge.SettingsError) as refusal:
+        NPUSettings.read({NAME: text})
+
+    assert str(refusal.value) == (
+        f"{NAME}={text!r} is not a list of NPUs in ascending order, each once, with commas between, such as 0,1,2,3."
+        " Fix: correct or unset it"
+    )
+
+
+def test_a_list_out_of_order_is_refused() -> None:
+    with pytest.raises(northbridge.SettingsError) as refusal:
+        NPUSettings.read({NAME: "2,0"}).reject_disorder()
+
+    assert str(refusal.value) == f"{NAME}=2,0 is not in ascending order. Fix: write 0,2"
+    assert refusal.value.variable == NAME
+
+
+def test_fewer_npus_than_named_are_refused() -> None:
+    settings = NPUSettings.read({NAME: "0,1,9"})
+
+    settings.reject_absent(3)
+    with pytest.raises(northbridge.SettingsError) as refusal:
+        settings.reject_absent(2)
+
+    assert str(refusal.value) == f"{NAME}=0,1,9 names 3 NPUs; torch.npu counts 2. Fix: see npu-smi info"
+
+
+@pytest.fixture
+def collective() -> northbridge.Collective:
+    return northbridge.get("npu").collective
+
+
+def test_two_libraries_run_on_the_chip(collective: northbridge.Collective) -> None:
+    assert (collective.name, collective.other_names) == ("hccl", ("lccl",))
+
+
+def test_dtypes_travel_and_are_reduced_as_the_source_says(collective: northbridge.Collective) -> None:
+    assert all(collective.carries(each) for each in (torch.bool, torch.float64, torch.uint8, torch.bfloat16))
+    assert not any(collective.carries(each) for each in (torch.complex64, torch.uint16))
+    assert collective.exact_dtypes is not None
+    assert "float64" not in collective.exact_dtypes
+    assert {"uint8", "bool"} < collective.exact_dtypes
+    assert not collective.averages
+
+
+@pytest.mark.parametrize(
+    ("config", "carries"),
+    [("cpu:gloo,npu:hccl", True), ("npu:lccl", True), ("cpu:gloo,hpu:hccl", False), ("npu:gloo", False)],
+)
+def test_a_group_of_the_other_hccl_is_not_taken(
+    collective: northbridge.Collective, config: str, carries: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.distributed, "get_backend_config", lambda _group: config)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda _group: 1)  # with others, ones are summed
+
+    if carries:
+        collective.assert_carries(_Device("npu"))  # type: ignore[arg-type]  # torch knows no npu here
+    else:
+        with pytest.raises(northbridge.CollectiveError, match="'npu' needs 'hccl', but"):
+            collective.assert_carries(_Device("npu"))  # type: ignore[arg-type]
+
+
+class _Device:
+    """What is asked of a torch.device."""
+
+    def __init__(self, name: str) -> None:
+        self.type = name
+
+
+def test_both_libraries_of_the_name_keep_their_chips() -> None:
+    """The two plugins stand side by side, as both are installed in a clone."""
+    pytest.importorskip("northbridge_hpu", reason="Northbridge without its own backends")
+    ascend, habana = northbridge.get("npu"), northbridge.get("hpu")
+
+    assert ascend.collective.name == habana.collective.name == "hccl"
+    assert (ascend.device.type, habana.device.type) == ("npu", "hpu")
+    assert habana.collective.other_names == ()
+    assert ascend.bridge.package != habana.bridge.package
