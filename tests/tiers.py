@@ -95,19 +95,19 @@ tests/backends/sdaa/ standard
     full test_conformance.py test_lightning_teco.py test_precision.py
 backends/npu/tests/ full
 backends/xpu/tests/ fast
-    full test_xpu_commands.py test_xpu_conformance.py test_xpu_simulated.py
+    full test_xpu_conformance.py test_xpu_simulated.py test_xpu_trainer.py::test_commands
     standard test_xpu_bridge.py::TestCards test_xpu_trainer.py::TestChoices::test_auto_takes_them
     standard test_xpu_trainer.py::TestWithoutIntel::test_auto_passes_it_over
 tests/backends/simulated/ full
-    standard runs/test_page.py runs/test_two_nodes.py test_contract.py test_exports.py
-    full runs/test_two_nodes.py::TestLaunchers
+    standard runs/test_doctor.py::TestShown runs/test_ranks.py::TestTwoNodes test_contract.py
+    standard test_chip.py::TestExports
     standard runs/test_doctor.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[eager]
     standard runs/test_doctor.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[ren
 tests/backends/simulation/ fast
     standard runs/
 tests/backends/together/ full
     fast test_difference.py
-    standard test_checkpoints.py test_same_weights.py
+    standard test_checkpoints.py
 tests/bench/ fast
     full test_bench.py
 tests/compat/ fast

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 from tests.backends.simulation.chip import SimChip
-from tests.backends.simulation.room import ROOM
+from tests.backends.simulation.hooks import ROOM
 from tests.backends.simulation.vendor_symbols import Use, symbols, variables
 
 from northbridge.contract import Symbol

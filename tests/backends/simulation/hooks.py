@@ -1,16 +1,35 @@
-"""pytest's hooks: for the tests that look at all others, and those that look at each line, file or script of a chip."""
+"""The room of a run, and pytest's hooks for tests that look at all others, or at each line or file of a chip.
+
+In the room are the record of what the run's processes touch, and the servers that they stand on.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from tests.backends.simulation.chip import SimChip
-from tests.backends.simulation.room import ROOM
 
 from northbridge_cpu_sim import Record
+
+ROOM = Path(tempfile.mkdtemp(prefix="northbridge-sim-"))
+
+
+def enter(chip: SimChip) -> None:
+    """Have every process of every test write down what it touches, on a server that nobody else stands on.
+
+    It is for the top of a conftest.py: before torch is imported, which is when the stand-ins are put in place.
+    """
+    os.environ[chip.record.VARIABLE] = str(ROOM / "record")
+    if chip.server is not None:
+        # This process uses a server of its own, so that the card that it takes is not one of the tests'.
+        os.environ.update(chip.on_server(ROOM / "own"))
+        chip.server()
+        os.environ.update(chip.on_server(ROOM / "server"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""Two nodes that only a network joins: 2 × 2 ranks, launched as vendors' documentations say.
+"""Ranks of a script: one on each card of a server, one that is killed, and 2 x 2 on two nodes that a network joins.
 
 Where no network can be made, hpu's test_documented_examples.py trains on two nodes that share a loopback address.
 """
@@ -6,11 +6,59 @@ Where no network can be made, hpu's test_documented_examples.py trains on two no
 from __future__ import annotations
 
 import re
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from tests.backends.simulation.chip import SimChip
-from tests.backends.simulation.runs.fixtures import Start
+from tests.backends.simulation.runs.fixtures import Run, Start
 from tests.backends.simulation.runs.network import Node
+
+from northbridge_cpu_sim import Server
+
+
+class TestKilledRank:
+    """One of two ranks is killed: the other ends."""
+
+    @pytest.fixture(autouse=True)
+    def _no_card_is_held_any_more(self, sim: SimChip, server: Server) -> Iterator[None]:
+        yield
+        if sim.server is not None:
+            assert [server.holder(card) for card in range(sim.cards)] == [None] * sim.cards
+
+    def test_the_other_ends_and_names_it(self, sim: SimChip, start: Start, mode: dict[str, str]) -> None:
+        job = start("killed_rank.py", sim.name, "1", **mode)
+
+        status = job.end()  # which waits for all processes of the job
+
+        # Where the first rank waits at its end for those that died, Lightning, which watches them, kills it.
+        assert status in (1, -signal.SIGKILL), job.said
+        told = re.search(r"^(\[rank0\]: )?rank 1 \(process \d+\) was killed by SIGKILL$", job.said, flags=re.M)
+        assert told, job.said
+        sim.page.assert_shown(f"NORTHBRIDGE_SIMULATE={sim.name} python killed_rank.py {sim.name} 1", job.said)
+
+    def test_where_the_first_is_killed_no_rank_outlives_it(self, sim: SimChip, start: Start) -> None:
+        job = start("killed_rank.py", sim.name, "0")
+
+        assert job.end() == -signal.SIGKILL
+
+
+class TestEightRanks:
+    """The chip's own ``train.py``, which says of each rank where it ran, on as many cards as there are."""
+
+    def test_every_rank_holds_another_card(self, sim: SimChip, run: Run) -> None:
+        said = run("train.py", f"devices={sim.cards}")
+
+        held = re.findall(r"^rank (\d+): node 0, (.+)$", said, flags=re.M)
+        everyone = list(range(sim.cards))
+        assert [int(rank) for rank, _ in held] == everyone
+        # A card, and by what other number the vendor knows it.
+        for numbers in zip(*(re.findall(r"\d+", place) for _, place in held), strict=True):
+            assert sorted(map(int, numbers)) == everyone
+        assert sim.eight_ranks in said.splitlines()
+        assert "the ranks hold 1 set of weights" in said
+        sim.page.assert_shown(f"NORTHBRIDGE_SIMULATE={sim.name} python train.py devices={sim.cards}", said)
 
 
 class TestTwoNodes:
