@@ -47,7 +47,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory, train: Train) -> Path:
     """A folder with ``cpu.ckpt`` and so on, two epochs on one device, and ``half-cpu.ckpt``, the first of them."""
     folder = tmp_path_factory.mktemp("halves")
     for accelerator in ACCELERATORS:
-        train(folder, accelerator, "1", f"{accelerator}.ckpt")
+        train(folder, accelerator, f"{accelerator}.ckpt")
     return folder
 
 

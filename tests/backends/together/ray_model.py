@@ -1,9 +1,19 @@
-"""A model, its data, and its training with Ray's strategies, for the scripts of test_ray.py."""
+"""A model, its data, and its training with Ray's strategies, for the cluster of test_ray.py and for one rank of two.
+
+``ray_model.py CHIP STRATEGIES FILE`` is a rank in Ray's local mode, in which torchrun starts the workers: as where only
+pytorch_lightning is installed, because Ray takes the other package if it finds it.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+if __name__ == "__main__":
+    sys.modules["lightning"] = None  # type: ignore[assignment]  # its import fails
 
 import torch
 from ray.train import lightning as rays  # pyright: ignore[reportMissingImports]
@@ -98,3 +108,25 @@ def expected(epochs: int) -> list[float]:
             optimizer.step()
             losses.append(loss.item())
     return losses
+
+
+found: dict[str, Any] = {}
+
+
+def train(config: dict[str, str]) -> None:
+    for name in config["strategies"].split(","):
+        found[name] = fit(config["chip"], name, 1)
+
+
+if __name__ == "__main__":
+    from ray.train import ScalingConfig  # pyright: ignore[reportMissingImports]
+    from ray.train.torch import TorchTrainer  # pyright: ignore[reportMissingImports]
+
+    found["expected"] = expected(1)
+    chip, strategies, file = sys.argv[1:]
+    TorchTrainer(
+        train,
+        train_loop_config={"chip": chip, "strategies": strategies},
+        scaling_config=ScalingConfig(num_workers=0),
+    ).fit()
+    Path(file).write_text(json.dumps(found))

@@ -19,7 +19,7 @@ def resumed(halves: Path, train: Train) -> Path:
     """A folder with ``half-cpu-hpu.ckpt`` and so on: begun on the CPU, and ended on hpu."""
     written = [f"half-{accelerator}.ckpt" for accelerator in ACCELERATORS]
     for accelerator in ACCELERATORS:
-        train(halves, accelerator, "1", f"{accelerator}.ckpt", *written)
+        train(halves, accelerator, f"{accelerator}.ckpt", *written)
     return halves
 
 

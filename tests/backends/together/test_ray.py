@@ -76,7 +76,7 @@ def test_local_mode_trains_in_pytorch_lightning(tmp_path: Path) -> None:
     port, names = str(reserve_port()), ("ddp", *OTHERS)
     ranks = [
         subprocess.Popen(
-            [sys.executable, str(HERE / "ray_ranks.py"), "cpu_sim", ",".join(names), str(tmp_path / f"{rank}.json")],
+            [sys.executable, str(HERE / "ray_model.py"), "cpu_sim", ",".join(names), str(tmp_path / f"{rank}.json")],
             env=environment("cpu_sim", tmp_path, **_torchruns(rank, port)),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -9,7 +9,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from tests.scripts import run_python, start_python
+from tests.scripts import run_forked, start_python
 
 CHIPS = ("cpu_sim", "hpu", "sdaa")
 
@@ -37,10 +37,12 @@ def environ_of(chip: str, folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(("first", "second"), list(permutations(CHIPS, 2)))
 def test_second_chip_is_refused_before_it_loads(first: str, second: str, tmp_path: Path) -> None:
-    child = run_python("-c", LOAD.format(first=first, second=second), environ=environ_of(first, tmp_path))
+    script = tmp_path / "load.py"
+    script.write_text(LOAD.format(first=first, second=second))
+    ran = run_forked(script, folder=tmp_path, environ=environ_of(first, tmp_path))
 
-    assert child.returncode == 0, child.stderr
-    told, new, total = json.loads(child.stdout.splitlines()[-1])
+    assert ran.status == 0, ran.said
+    told, new, total = json.loads(next(line for line in ran.said.splitlines() if line.startswith("[")))
     assert told == (
         f"cannot load {second!r}: torch already runs on {first!r} in this process. Fix: use another process"
     )

@@ -1,8 +1,7 @@
-"""Train on any accelerator, from the start or from checkpoints: python train.py sdaa 2 weights.ckpt [old.ckpt ...]
+"""Train on any accelerator, from the start or from checkpoints: python train.py sdaa weights.ckpt [old.ckpt ...]
 
 The script is the same for all: nothing in it knows what it runs on. No random number is drawn there. With one file
-named, trains two epochs and writes it, and beside it what stood after the first, and what a Fabric makes of one; with
-more, goes on from each of them.
+named, trains two epochs and writes it, and beside it what stood after the first; with more, goes on from each of them.
 """
 
 import sys
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.fabric import Fabric
 from lightning.pytorch import LightningModule, Trainer, seed_everything
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
@@ -37,12 +35,11 @@ def read() -> DataLoader[Any]:
     return DataLoader(TensorDataset(images, labels), batch_size=8)
 
 
-def fit(accelerator: str, devices: int, epochs: int, begun: str | None, file: Path) -> None:
+def fit(accelerator: str, epochs: int, begun: str | None, file: Path) -> None:
     batches = read()
     trainer = Trainer(
         accelerator=accelerator,
-        devices=devices,
-        strategy="ddp" if devices > 1 else "auto",
+        devices=1,
         max_epochs=epochs,
         logger=False,
         enable_checkpointing=False,
@@ -54,26 +51,10 @@ def fit(accelerator: str, devices: int, epochs: int, begun: str | None, file: Pa
     print(f"{file.name} is written from {trainer.strategy.root_device}", flush=True)
 
 
-def fit_by_hand(accelerator: str, devices: int, file: Path) -> None:
-    batches = read()
-    fabric = Fabric(accelerator=accelerator, devices=devices, strategy="ddp" if devices > 1 else "auto")
-    fabric.launch()
-    digits = Digits()
-    (optimizer,), _ = digits.configure_optimizers()
-    model, optimizer = fabric.setup(digits, optimizer)
-    for batch in fabric.setup_dataloaders(batches):
-        fabric.backward(model.training_step(batch, 0))
-        optimizer.step()
-        optimizer.zero_grad()
-    fabric.save(file, {"state_dict": model})
-    print(f"{file.name} is written from {fabric.device}", flush=True)
-
-
-accelerator, devices, name, *begun = sys.argv[1:]
+accelerator, name, *begun = sys.argv[1:]
 if begun:
     for each in begun:
-        fit(accelerator, int(devices), 2, each, Path(f"{Path(each).stem}-{name}"))
+        fit(accelerator, 2, each, Path(f"{Path(each).stem}-{name}"))
 else:
-    fit(accelerator, int(devices), 1, None, Path(f"half-{name}"))
-    fit(accelerator, int(devices), 2, None, Path(name))
-    fit_by_hand(accelerator, int(devices), Path(f"fabric-{name}"))
+    fit(accelerator, 1, None, Path(f"half-{name}"))
+    fit(accelerator, 2, None, Path(name))
