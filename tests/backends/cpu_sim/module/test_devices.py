@@ -285,3 +285,14 @@ def test_a_layout_that_the_chip_cannot_hold_is_refused_by_name(chip: ModuleType)
         x.to_mkldnn()
     with pytest.raises(NotImplementedError, match="which cpu_sim cannot hold"):
         x.to_sparse_csr()
+
+
+def test_the_default_stream_is_current_outside_of_a_with(chip: ModuleType) -> None:
+    other = chip.Stream(device="cpu_sim:0")
+
+    with chip.stream(other):
+        assert chip.current_stream() == other != chip.default_stream()
+
+    assert chip.current_stream() == chip.default_stream()
+    with chip.stream(None):
+        assert chip.current_stream() == chip.default_stream()
