@@ -89,9 +89,17 @@ INSTALLED: dict[str, tuple[str, list[str], dict[str, str]]] = {
         ["untouched False", "taken", "touched True"],
         {},
     ),
-    "a backward on a thread of the device": (
+    "installed after a backward": (
         """
         torch.ones(2, requires_grad=True).sum().backward()
+        install(device)
+        print(torch.ones(2, device="flint").sum().item())
+        """,
+        ["2.0"],
+        {},
+    ),
+    "a backward on a thread of the device": (
+        """
         install(device)
         weight = torch.ones(2, device="flint", requires_grad=True)
         weight.register_hook(lambda gradient: print(threading.current_thread() is threading.main_thread()))
