@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
-from tests.scripts import run_python
+from tests.backends.cpu_sim.conftest import Ranks
 
 HERE = "cpu_sim:0"
 
 TOUCH = """
-import ctypes
+import ctypes, sys
 import northbridge
 northbridge.load("cpu_sim")
 import torch
 tensor = torch.ones(1000, device="cpu_sim")
-tensor = tensor + 1 if {computed} else tensor
+tensor = tensor + 1 if sys.argv[1] == "computed" else tensor
 address = tensor.data_ptr()
 read = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
 print("held", read[10], flush=True)
 del tensor
 print("freed", read[10], flush=True)
 """
-
-
-def touch_freed_memory(*, computed: bool, freed: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "NORTHBRIDGE_CPU_SIM_FREED": freed}
-    return run_python("-c", TOUCH.format(computed=computed), environ=environ)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "complex64"])
@@ -61,16 +55,23 @@ def test_fresh_memory_is_the_hosts_where_nothing_was_asked(in_fork: Callable[...
     assert in_fork(program, NORTHBRIDGE_CPU_SIM_FRESH="any").strip() == "False"
 
 
-@pytest.mark.parametrize("computed", [False, True], ids=["allocated", "computed"])
-def test_who_reads_freed_memory_is_told_so_and_ends(computed: bool) -> None:
-    touched = touch_freed_memory(computed=computed, freed="trap")
+@pytest.mark.parametrize(("tensor", "value"), [("allocated", 1.0), ("computed", 2.0)])
+def test_who_reads_freed_memory_is_told_so_and_ends(
+    start_ranks: Callable[..., Ranks], tmp_path: Path, tensor: str, value: float
+) -> None:
+    script = tmp_path / "touch.py"
+    script.write_text(TOUCH)
 
-    assert touched.returncode < 0, touched.stdout
-    assert touched.stdout == f"held {2.0 if computed else 1.0}\n"
+    alone = start_ranks(tensor, 1, {"NORTHBRIDGE_CPU_SIM_FREED": "trap"}, script)
+
+    said = alone.said(0)
+    assert alone.status(0) < 0, said
+    assert said.startswith(f"held {value}\n")
+    assert "freed " not in said.partition("memory of the simulated chip")[0]
     assert (
         "memory of the simulated chip was touched after it was freed: byte 40 of a block of 4000. Code that keeps its"
         " address has to keep the tensor."
-    ) in touched.stderr
+    ) in said
 
 
 def test_training_is_the_same_where_freed_memory_is_trapped(in_fork: Callable[..., str]) -> None:
