@@ -6,15 +6,17 @@ import json
 import os
 import queue
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
-from tests.ops.entries import ROOT, Entry
+from bench.child import started
+from tests.ops.entries import Entry
+
+from northbridge.processes.endings import last_words
 
 WORKER = ("-m", "tests.ops.worker")
 
@@ -62,10 +64,10 @@ def run_entries(
                 finished.append(done)
                 report(done)
             if not alive:
-                worker.end()
+                worker.close()
                 worker = None
         if worker is not None:
-            worker.end()
+            worker.close()
 
     threads = [threading.Thread(target=serve) for _ in range(processes)]
     for thread in threads:
@@ -77,15 +79,12 @@ def run_entries(
     return sorted(finished, key=lambda done: str(done.entry))
 
 
-class _Worker:
-    """A process that runs entries, and what it says on stderr meanwhile."""
+class _Worker(ExitStack):
+    """A process that runs entries, and the file that it writes its stderr to."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._said = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - end() closes it
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            [sys.executable, *WORKER], cwd=ROOT, env=environ, stdin=pipe, stdout=pipe, stderr=self._said, text=True
-        )
+        super().__init__()
+        self._process, self._said = self.enter_context(started([sys.executable, *WORKER], environ=environ))
 
     def run(self, entry: Entry) -> tuple[Finished, bool]:
         """Return what came of ``entry``, and whether the process lives on."""
@@ -108,16 +107,11 @@ class _Worker:
             said["failures"] = tuple(said["failures"])
             return Finished(entry, **said, seconds=seconds), True
         code = self._process.wait()
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}, having said: {self._last_line()}"
+        how = (
+            signal.Signals(-code).name
+            if code < 0
+            else f"exit code {code}, having said: {last_words(self._said.read_bytes()) or 'nothing'}"
+        )
         if seconds >= LIMIT_S:
             how = f"being killed, because it ran for {LIMIT_S:.0f} s"
         return Finished(entry, 1, 0, 1, 0, 0, (f"ended its process by {how}",), seconds), False
-
-    def end(self) -> None:
-        """Let it end by itself."""
-        self._process.communicate()
-        self._said.close()
-
-    def _last_line(self) -> str:
-        self._said.seek(0)
-        return next((line.strip() for line in reversed(self._said.readlines()) if line.strip()), "nothing")
