@@ -28,7 +28,9 @@ class Ran:
     said: str
 
 
-def run_script(script: Path, *arguments: str, folder: Path, environ: Mapping[str, str] | None = None) -> Ran:
+def run_script(
+    script: Path, *arguments: str, folder: Path, environ: Mapping[str, str] | None = None, limit: float = LIMIT
+) -> Ran:
     """Run ``script`` in ``folder``, and end whatever it started with it."""
     printed = folder / "printed.txt"
     with printed.open("wb") as out:
@@ -41,7 +43,7 @@ def run_script(script: Path, *arguments: str, folder: Path, environ: Mapping[str
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    return wait(process, script, printed)
+    return wait(process, script, printed, limit)
 
 
 def run_forked(script: Path, *arguments: str, folder: Path, environ: Mapping[str, str] | None = None) -> Ran:
@@ -79,12 +81,18 @@ def fork_script(
     return fork(command, before, folder, output, after, imported, starts_ranks=bool(imported), stdin=stdin)
 
 
+def run_command(
+    *command: str, folder: Path | None = None, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in ``folder``; return how it ended, and what it printed to stdout and to stderr."""
+    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False)
+
+
 def run_python(
     *arguments: str, folder: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python in ``folder``; return how it ended, and what it printed to stdout and to stderr."""
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False)
+    """Do the same with Python."""
+    return run_command(sys.executable, *arguments, folder=folder, environ=environ)
 
 
 def start_python(
@@ -99,12 +107,12 @@ def start_python(
     return subprocess.Popen(command, env=environ, cwd=folder, stdin=stdin, stdout=pipe, stderr=stderr, text=True)
 
 
-def wait(process: Process, script: Path, printed: Path) -> Ran:
+def wait(process: Process, script: Path, printed: Path, limit: float = LIMIT) -> Ran:
     """Wait for the end of ``script``, and end whatever it started with it."""
     try:
-        status = process.wait(LIMIT)
+        status = process.wait(limit)
     except subprocess.TimeoutExpired:
-        raise AssertionError(f"{script} did not end within {LIMIT:g} s:\n{printed.read_text()}") from None
+        raise AssertionError(f"{script} did not end within {limit:g} s:\n{printed.read_text()}") from None
     finally:
         # The whole group: where the first rank hangs, the others outlive it.
         with contextlib.suppress(ProcessLookupError):

@@ -21,6 +21,7 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 from tests.forks.suite import forking
+from tests.scripts import run_command
 from tests.tiers import TIERS
 
 import northbridge
@@ -52,7 +53,7 @@ TORCHS_KEYS = re.compile(r"\b[HX]PU\b")
 
 
 def call(command: list[str], cwd: Path, environ: dict[str, str] | None = None) -> str:
-    done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=280, check=False)
+    done = run_command(*command, folder=cwd, environ=environ)
     assert done.returncode == 0, f"{command} failed:\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -301,15 +302,7 @@ def tell_error(environment: Path, *command: str, simulate: str | None = None) ->
     """Return the last paragraph that a command which has to fail writes to stderr, as one line."""
     environ = {**without_this_checkout(), **({"NORTHBRIDGE_SIMULATE": simulate} if simulate else {})}
     program, *arguments = command
-    done = subprocess.run(
-        [str(environment / "bin" / program), *arguments],
-        env=environ,
-        cwd=environment.parent,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    done = run_command(str(environment / "bin" / program), *arguments, folder=environment.parent, environ=environ)
     assert done.returncode != 0, done.stdout
     return done.stderr.strip().splitlines()[-1]
 

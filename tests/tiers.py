@@ -133,7 +133,8 @@ tests/matrix/ full
     fast test_matrix.py::test_pa
 tests/ops/ fast
     full test_tenth.py test_traces.py
-    standard test_entries.py test_verdict.py::test_a_process_that_crashes
+    standard test_tenth.py::test_every_layer test_verdict.py::test_a_process_that_crashes
+    fast test_tenth.py::test_the_tenth_is_chosen
 tests/soak/ fast
     full test_rounds.py::test_killed_rank
 tests/tools/ standard

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from tests.core.conftest import TEMPLATE, Install, copy_template
 from tests.docs.page import PAGES, ROOT, Sample, samples, shows
 from tests.engines import with_engines
-from tests.scripts import run_forked, run_script
+from tests.scripts import run_command, run_forked, run_script
 
 from northbridge.contract import Contract
 
@@ -88,16 +87,10 @@ def _right(sample: Sample, output: str) -> bool:
 @pytest.mark.parametrize(("page", "command", "shown"), COMMANDS)
 def test_a_command_prints_what_is_shown(page: str, command: str, shown: str, install: Install, tmp_path: Path) -> None:
     variables, _, arguments = command.partition("northbridge ")
+    environ = {**_environ(page, install), "COLUMNS": "100", **dict(each.split("=", 1) for each in variables.split())}
 
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("northbridge")), *shlex.split(arguments)],
-        env={**_environ(page, install), "COLUMNS": "100", **dict(each.split("=", 1) for each in variables.split())},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    northbridge = str(Path(sys.executable).with_name("northbridge"))
+    done = run_command(northbridge, *shlex.split(arguments), folder=tmp_path, environ=environ)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert shows(done.stdout, shown), done.stdout

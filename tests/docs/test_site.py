@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import runpy
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from tests.docs.page import ROOT
+from tests.scripts import run_python
 
 import northbridge
 from northbridge.lightning.classes import COMBINATIONS
@@ -31,8 +30,8 @@ PUBLIC = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    build = ("-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder))
+    done = run_python(*build, folder=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 

@@ -6,7 +6,6 @@ import ast
 import keyword
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import torch.distributed
 from copier import run_copy
 from tests.core.conftest import TEMPLATE, copy_template
 from tests.forks.suite import forking
+from tests.scripts import run_command
 
 from northbridge.discovery.installed import LIGHTNING_NAMES
 from northbridge_conformance.report.report import Report
@@ -30,15 +30,7 @@ pytestmark = pytest.mark.timeout(600)  # level C0 has limits of its own
 
 
 def _ran(*command: str, folder: Path, environ: dict[str, str] | None = None) -> str:
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    done = run_command(*command, folder=folder, environ=environ)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -52,16 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_made_package_is_installed_and_earns_c0(made: Path, tmp_path: Path) -> None:
-    pip = (
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--no-build-isolation",
-    )
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation")
     _ran(*pip, "--target", str(tmp_path / "site"), str(made), folder=tmp_path)
     path = os.pathsep.join(filter(None, [str(tmp_path / "site"), os.environ.get("PYTHONPATH")]))
     environ = forking({**os.environ, "PYTHONPATH": path})

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.core.conftest import Install, Site, install as install
+from tests.scripts import run_command
 
 from northbridge_conformance.report.report import Report
 from northbridge_conformance.verdict import Verdict
@@ -29,9 +30,7 @@ def site(install: Install) -> Site:
 
 def run(*command: str, site: Site, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run ``command`` in ``folder``, where the plugin is installed."""
-    return subprocess.run(
-        command, env=site.environ(**environ), cwd=folder, capture_output=True, text=True, timeout=280, check=False
-    )
+    return run_command(*command, folder=folder, environ=site.environ(**environ))
 
 
 def test_it_is_forty_lines_at_most() -> None:

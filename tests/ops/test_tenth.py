@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.ops.entries import DTYPES, Entry, read_entries
+from tests.ops.entries import DTYPES, ROOT, Entry, read_entries
 from tests.ops.pool import Finished, run_entries
 from tests.ops.verdict import complaints
+from tests.scripts import run_python
 
 PROCESSES = 2
 KINDS = ("operator", "overload", "layer", "optimizer")
@@ -48,3 +49,25 @@ def test_overloads_equal_the_cpu_or_both_refuse(tenth: list[Finished]) -> None:
 def test_the_tenth_runs_backward_too(tenth: list[Finished]) -> None:
     assert sum(done.backwards for done in tenth) > 1000
     assert next(done.backwards for done in tenth if done.entry == LAYER) > 0
+
+
+LISTED = """
+from torch import nn
+from tests.ops.layers import kinds
+from tests.ops.unlisted_layers import CONTAINERS, NOT_LAYERS
+every = {x for x in vars(nn).values() if isinstance(x, type) and issubclass(x, nn.Module)}
+print(sorted(x.__name__ for x in every - kinds() - CONTAINERS - set(NOT_LAYERS)))
+"""
+
+
+def test_every_layer_of_torch_nn_is_an_entry() -> None:
+    assert run_python("-W", "ignore", "-c", LISTED, folder=ROOT).stdout == "[]\n"
+
+
+def test_the_tenth_is_chosen_by_name_alone() -> None:
+    names = [str(i) for i in range(2000)]
+
+    chosen = [name for name in names if Entry("operator", name, "float32").in_tenth]
+
+    assert chosen == [name for name in names if Entry("layer", name, "float32").in_tenth]
+    assert 140 < len(chosen) < 260

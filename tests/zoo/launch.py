@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.engines import with_engines
+from tests.scripts import run_script
 
 from northbridge_conformance.runs.processes import ONE_THREAD
 
@@ -50,16 +49,9 @@ def _train(names: Sequence[str], accelerator: str, folder: Path) -> str:
         server = results / "server"
         server.mkdir(exist_ok=True)
         environ["NORTHBRIDGE_HPU_SIM_SERVER"] = str(server)
-    command = [sys.executable, str(Path(__file__).with_name("train.py")), accelerator, str(results), *names]
-    ran = subprocess.run(
-        command,
-        env=environ,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_LIMIT_S,
-        check=False,
-    )
-    return "" if ran.returncode == 0 else f"exit code {ran.returncode}: {ran.stdout[-20000:]}"
+    # Two at a time: what each prints stands in a folder of its own.
+    said = results / "said" / names[0]
+    said.mkdir(parents=True, exist_ok=True)
+    train = Path(__file__).with_name("train.py")
+    ran = run_script(train, accelerator, str(results), *names, folder=said, environ=environ, limit=_LIMIT_S)
+    return "" if ran.status == 0 else f"exit code {ran.status}: {ran.said[-20000:]}"

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tests.zoo.launch import CHIPS
 from tests.zoo.models import ZOO
-from tests.zoo.rules import RULES
-from tests.zoo.verdict import DEVICES, EQUAL, Verdict
+from tests.zoo.verdict import DEVICES, EQUAL, RULES, Verdict
 
 PAGE = Path(__file__).parents[2] / "docs" / "reports" / "zoo.md"
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.zoo.rules import RULES, Rule
-from tests.zoo.verdict import EQUAL, Verdict, judge, unused_rules
+from tests.zoo.verdict import EQUAL, RULES, Rule, Verdict, judge, unused_rules
 
 RULE = Rule("tanh", "its table has 8 entries", chips=("hpu",), models=("net",), within=1e-2)
 REFUSAL = Rule("a sort", "it has none", chips=("hpu",), models=("net",), refused="has no sort")
