@@ -132,14 +132,14 @@ tests/gpu/ standard
 tests/matrix/ full
     fast test_matrix.py::test_pa
 tests/ops/ fast
-    full test_tenth.py test_traces.py
+    full test_tenth.py
     standard test_tenth.py::test_every_layer test_verdict.py::test_a_process_that_crashes
     fast test_tenth.py::test_the_tenth_is_chosen
 tests/soak/ fast
     full test_rounds.py::test_killed_rank
 tests/tools/ standard
 tests/zoo/ fast
-    full test_sample.py test_imports.py test_sharding.py
+    full test_sample.py
 """
 """A folder and its tier; below it the tests of other tiers, by how their ids go on behind the folder's name."""
 

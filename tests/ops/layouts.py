@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 from tests.ops import layers
-from tests.ops.calls import SEED
-from tests.ops.carry import Carrier
+from tests.ops.calls import SEED, Carrier
 from tests.ops.compare import difference
 from torch import Tensor
 from torch.utils import _pytree as pytree

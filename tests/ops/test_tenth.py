@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
-from tests.ops.entries import DTYPES, ROOT, Entry, read_entries
+from tests.ops.entries import DTYPES, ROOT, Entry, Kind, read_entries
 from tests.ops.pool import Finished, run_entries
 from tests.ops.verdict import complaints
 from tests.scripts import run_python
@@ -14,9 +16,14 @@ LAYER = Entry("layer", "nn.LSTM", "float32")
 
 
 @pytest.fixture(scope="module")
-def tenth(with_science: None) -> list[Finished]:  # torch's database holds more where scipy is
-    entries = [entry for entry in read_entries() if entry.kind in KINDS and (entry.in_tenth or entry == LAYER)]
-    return run_entries(entries, PROCESSES)
+def entries(with_science: None) -> list[Entry]:  # torch's database holds more where scipy is
+    return read_entries()
+
+
+@pytest.fixture(scope="module")
+def tenth(entries: list[Entry]) -> list[Finished]:
+    chosen = [entry for entry in entries if entry.kind in KINDS and (entry.in_tenth or entry == LAYER)]
+    return run_entries(chosen, PROCESSES)
 
 
 @pytest.mark.timeout(900)  # the first of these runs the tenth, which takes a minute and a half of two free cores
@@ -50,6 +57,38 @@ def test_the_tenth_runs_backward_too(tenth: list[Finished]) -> None:
     assert sum(done.backwards for done in tenth) > 1000
     assert next(done.backwards for done in tenth if done.entry == LAYER) > 0
 
+
+# --- What torch.jit.trace and torch.export record
+
+WHOLE = ("Conv", "LSTM", "GRU", "RNN", "Attention", "Transformer")
+"""The names of the layers whose kernels on the chip replace the operators that torch records."""
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("chip", ["cpu_sim", "hpu", "sdaa"])
+def test_recorded_layers_compute_other_input(entries: list[Entry], chip: str) -> None:
+    """A layer, traced, gives the CPU's nodes, and the CPU's numbers and gradients for other input.
+
+    On cpu_sim each layer is traced; of the others, whose kernels are the same, a tenth is, and those that are special.
+    """
+    kinds: tuple[Kind, ...] = ("trace", "export")
+    simulated = {} if chip == "cpu_sim" else {"NORTHBRIDGE_SIMULATE": chip}
+    chosen = [
+        entry
+        for entry in entries
+        if entry.kind in kinds and entry.name.startswith("nn.") and "functional" not in entry.name
+        if (entry.kind == "trace" and not simulated) or entry.in_tenth or any(word in entry.name for word in WHOLE)
+    ]
+
+    # One process: the simulated Gaudi's holds its card alone.
+    done = run_entries(chosen, 1, environ={**os.environ, **simulated})
+
+    assert complaints(done) == []
+    assert sum(each.backwards for each in done) > (50 if simulated else 200)
+    assert {each.entry.kind for each in done if each.calls} == set(kinds)
+
+
+# --- The list of entries
 
 LISTED = """
 from torch import nn
