@@ -4,8 +4,9 @@ torch serves one accelerator a process, so that neither the simulated Gaudi nor 
 in the process that tests ``cpu_sim``; the others are apart to run beside these. One more runs at once than there are
 cores, for a suite waits a seventh of its time, for ranks that time out: yet more would only take turns. The first suite
 is shown while it runs, the others when they have ended. Each ends with the tests that took the longest; the last
-that is said are the tests that failed, the sample that was drawn, and how long each suite took. The CPU's runs, with
-which every chip is compared, they share. What follows the tier is handed to each pytest.
+that is said are the tests that failed, the sample that was drawn, what the proofs of chips leave to cpu_sim's, and how
+long each suite took. The CPU's runs, with which every chip is compared, they share. What follows the tier is handed to
+each pytest.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import IO
 from xml.etree import ElementTree
 
 import pytest
-from tests.tiers import SAMPLED_BY, TIERS
+from tests.tiers import LEFT, SAMPLED_BY, TIERS
 
 from northbridge_conformance.run import FOLDER
 
@@ -146,7 +147,7 @@ def _run(
 
 
 def _summarise(ended: dict[str, Ended]) -> list[str]:
-    """Return a line for each test that failed: which, and how its error begins; then the sample, and the times."""
+    """Return a line for each test that failed: which, and how its error begins; then the rest."""
     tests = [(name, test) for name, each in ended.items() for test in each.cases]
     failures = [
         f"{name}: {test.get('classname')}::{test.get('name')}: {(ending.get('message') or '').strip()[:500]}"
@@ -161,8 +162,14 @@ def _summarise(ended: dict[str, Ended]) -> list[str]:
         for drawn in test.iter("property")
         if drawn.get("name") == SAMPLED_BY
     ]
+    left = [
+        f"{name}: {found.get('value')} are {LEFT}"
+        for name, test in tests
+        for found in test.iter("property")
+        if found.get("name") == LEFT
+    ]
     times = [f"{name}: {len(each.cases)} tests, {_say(each.seconds)}" for name, each in ended.items()]
-    return [*failures, *codes, *drawn, *times]
+    return [*failures, *codes, *drawn, *left, *times]
 
 
 def _say(seconds: float) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.scripts import run_python
-from tests.tiers import IN_TURN, PROOFS, SAMPLE, TABLE, TIERS, draw, entry_of
+from tests.tiers import LEFT, SAMPLE, TABLE, TIERS, draw, entry_of
 
 from tests import __main__ as suites
 
@@ -75,46 +75,13 @@ def test_the_sample_is_spread_and_repeatable() -> None:
     assert draw(tests[:2], "1") == tests[:2]
 
 
-def test_one_chip_is_proved_where_proofs_take_turns(tmp_path: Path) -> None:
-    file = tmp_path / PROOFS[0]
-    file.parent.mkdir(parents=True)
-    file.write_text("def test_proof(): pass")
-    (tmp_path / "tests" / "test_tiers.py").write_text("def test_other(): pass")
-    command = ["-m", "pytest", "-p", "tests.tiers", "--rootdir=.", "--in-turn", "--sample-seed=1", "-v", "."]
-    said = {}
-    for chip in IN_TURN:
-        environ = {**os.environ, "PYTHONPATH": str(ROOT), "NORTHBRIDGE_SIMULATE": chip}
-        said[chip] = run_python(*command, folder=tmp_path, environ=environ).stdout
-
-    assert all("test_other PASSED" in each for each in said.values()), said
-    proved = [chip for chip, each in said.items() if "test_proof PASSED" in each]
-    assert proved == draw(IN_TURN, "1", 1)
-    assert all("1 deselected" in said[chip] for chip in IN_TURN if chip not in proved), said
-
-
-def test_half_of_what_is_sampled_waits_for_its_turn(tmp_path: Path) -> None:
-    (sampled,) = (entry for entry in TABLE if TABLE[entry] == "sampled")
-    beginning, _, name = sampled.partition("::")
-    file = tmp_path / beginning
-    file.parent.mkdir(parents=True)
-    file.write_text(f"import pytest\n@pytest.mark.parametrize('i', range(40))\ndef {name}(i): pass\n")
-    command = ["-m", "pytest", "-p", "tests.tiers", "--rootdir=.", "--in-turn", "--sample-seed=1", "."]
-
-    said = run_python(*command, folder=tmp_path, environ={**os.environ, "PYTHONPATH": str(ROOT)}).stdout
-
-    assert "20 passed, 20 deselected" in said
-
-
-def test_each_chip_has_its_turn() -> None:
-    assert {chip for seed in range(20) for chip in draw(IN_TURN, str(seed), 1)} == {*IN_TURN}
-
-
 def test_the_end_tells_failures_sample_and_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "pytest.ini").touch()
     (tmp_path / "test_a.py").write_text(
         "def test_works(record_property): record_property('sampled by', 'abc')\ndef test_fails(): assert 1 == 2\n"
+        f"def test_proof(record_property): record_property({LEFT!r}, '5 tests')\n"
     )
     monkeypatch.setattr(suites, "SUITES", (suites.Suite("some", (str(tmp_path),)), suites.Suite("none", ("-k=no",))))
     monkeypatch.setattr("signal.signal", lambda *_: None)
@@ -122,10 +89,11 @@ def test_the_end_tells_failures_sample_and_times(
     assert suites.main("full", [f"--rootdir={tmp_path}", str(tmp_path)]) == 1
 
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("make test: ")]
-    assert said[1:4] == [
+    assert said[1:5] == [
         "make test: some: test_a::test_fails: assert 1 == 2",
         "make test: some: pytest ended with 1",
         "make test: test_works, drawn by abc",
+        "make test: some: 5 tests are left to cpu_sim's proof",
     ]
-    assert [line.rpartition(",")[0] for line in said[4:6]] == ["make test: some: 2 tests", "make test: none: 0 tests"]
-    assert said[6].startswith("make test: full: 0 min ")
+    assert [line.rpartition(",")[0] for line in said[5:7]] == ["make test: some: 3 tests", "make test: none: 0 tests"]
+    assert said[7].startswith("make test: full: 0 min ")

@@ -6,8 +6,6 @@
   whole run of the doctor or of a level: `make test-all` alone runs them;
 - ``sampled``: ``standard`` for twelve of these tests, ``full`` for the others. The commit draws them, one from each
   twelfth of them: a second run of a commit's tests has the same twelve, and in time each test is drawn.
-
-``--in-turn`` leaves half of the sampled tests to other commits, and the proofs of the simulated vendors' chips but one.
 """
 
 from __future__ import annotations
@@ -31,11 +29,6 @@ TIERS = {"fast": "fast", "standard": "fast or standard", "full": ""}
 """The expression for pytest's ``-m`` that selects a tier."""
 
 SAMPLE = 12
-
-IN_TURN = ("hpu", "sdaa", "npu", "xpu")
-"""The simulated chips whose proofs take turns."""
-
-PROOFS = tuple(f"tests/backends/{folder}/test_conformance.py" for folder in ("simulated", "hpu", "sdaa"))
 
 _ENTRIES = """\
 tests/test_ standard
@@ -161,6 +154,9 @@ TABLE = dict(_read(_ENTRIES))
 SAMPLED_BY = "sampled by"
 """The property of a test that was drawn; its value is the seed."""
 
+LEFT = "left to cpu_sim's proof"
+"""The property of a chip's proof; its value says which tests are not in it."""
+
 _STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec")
 _guarded: str | None = None
 _left_out: Counter[str] = Counter()
@@ -174,9 +170,9 @@ def entry_of(test: str) -> str:
     return found
 
 
-def draw(tests: Sequence[Drawn], seed: str, most: int = SAMPLE) -> list[Drawn]:
-    """Return the sample of ``tests``: of ``most`` equal parts, one of each."""
-    number = min(most, len(tests))
+def draw(tests: Sequence[Drawn], seed: str) -> list[Drawn]:
+    """Return the sample of ``tests``: of :data:`SAMPLE` equal parts, one of each."""
+    number = min(SAMPLE, len(tests))
     ends = [part * len(tests) // number for part in range(number + 1)] if tests else []
     choose = random.Random(seed).randrange
     return [tests[choose(*ends[part : part + 2])] for part in range(number)]
@@ -193,7 +189,6 @@ def read_seed() -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier-report", action="store_true", help="run nothing: list the tests that -m leaves out")
     parser.addoption("--sample-seed", help="draw the sample by this, and not by the commit")
-    parser.addoption("--in-turn", action="store_true", help="leave proofs of chips and wrong backends to other commits")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -206,20 +201,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers = {item: TABLE[entry_of(item.nodeid)] for item in items}
     sampled = [item for item in items if tiers[item] == "sampled"]
-    in_turn = config.option.in_turn
-    seed = config.option.sample_seed or (read_seed() if sampled or in_turn else "")
+    seed = config.option.sample_seed or (read_seed() if sampled else "")
     tiers |= dict.fromkeys(sampled, "full")
     for item in draw(sampled, seed):
         tiers[item] = "standard"
         item.user_properties.append((SAMPLED_BY, seed))
     for item, tier in tiers.items():
         item.add_marker(tier)
-    if in_turn:
-        waiting = {*sampled} - {*draw(sampled, seed, (len(sampled) + 1) // 2)}
-        if os.environ.get("NORTHBRIDGE_SIMULATE") not in draw(IN_TURN, seed, 1):
-            waiting |= {item for item in items if item.nodeid.startswith(PROOFS)}
-        config.hook.pytest_deselected(items=[item for item in items if item in waiting])
-        items[:] = [item for item in items if item not in waiting]
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

@@ -63,6 +63,14 @@ def test_simulations_have_the_same_files(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VENDORS)
+def test_no_vendor_names_lightnings_other_package(name: str) -> None:
+    """So a chip's proof leaves the tests of that package to cpu_sim's (one_namespace.py)."""
+    other = re.compile("pytorch_lightning|lightning_fabric")
+
+    assert [file.name for file in sources(name) if other.search(file.read_text())] == []
+
+
+@pytest.mark.parametrize("name", VENDORS)
 def test_real_chips_need_no_simulation(name: str) -> None:
     files = [file for file in sources(name) if "simulated" not in file.relative_to(package(name)).parts]
 
