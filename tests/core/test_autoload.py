@@ -219,10 +219,7 @@ class TestWhateverIsBroken:
     def test_raising_connector_is_not_served(self, site: Site) -> None:
         (site.folders[0] / "lightning_fabric" / "connector.py").write_text("raise OSError('half an installation')\n")
 
-        told = site.answer(
-            WATCHED + "arm()\ntry:\n    import lightning_fabric.connector\nexcept OSError as error:\n"
-            "    tell(raised=str(error))"
-        )
+        told = site.answer(f"{WATCHED}arm()\ntry:\n    {IMPORT}\nexcept OSError as error:\n    tell(raised=str(error))")
 
         assert (told["raised"], told["served"]) == ("half an installation", [])
 

@@ -95,13 +95,6 @@ def test_an_interface_has_few_methods(kind: type[object]) -> None:
     assert 0 < len(methods) <= INTERFACES[kind]
 
 
-def test_a_bridge_without_load_cannot_be_made() -> None:
-    class Unfinished(northbridge.Bridge): ...
-
-    with pytest.raises(TypeError, match=r"abstract method '?load"):
-        Unfinished()  # type: ignore[abstract]  # the point of the test
-
-
 def test_everything_but_load_may_be_left_out() -> None:
     bridge = PlainBridge()
 
@@ -143,40 +136,61 @@ def test_missing_finds_a_module_without_spec(monkeypatch: pytest.MonkeyPatch) ->
     assert northbridge.bridge.is_installed("torch_hal9000")
 
 
-class Plain(northbridge.Acceleration):
-    """Of a chip that overrides nothing."""
-
-
 @pytest.fixture
-def plain() -> Plain:
-    acceleration = Plain()
+def plain() -> northbridge.Acceleration:
+    """Of a chip that overrides nothing."""
+    acceleration = northbridge.Acceleration()
     acceleration.device_type = "cpu"
     return acceleration
 
 
-def test_a_chip_without_graphs_refuses_to_capture(plain: Plain, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unregistered() -> None:
-        raise RuntimeError("Graph is not supported on device type: cpu")
+def unregistered() -> None:
+    raise RuntimeError("Graph is not supported on device type: cpu")
 
-    monkeypatch.setattr(torch.accelerator, "Graph", unregistered)
+
+@pytest.mark.parametrize(
+    ("asks", "graph", "capability", "told"),
+    [
+        (
+            *("graph", unregistered, "graphs"),
+            (
+                "'cpu' has registered no graph in torch: Graph is not supported on device type: cpu. Fix: run without"
+                " graphs"
+            ),
+        ),
+        (
+            *("graph", None, "graphs"),
+            (
+                f"torch {torch.__version__} has no torch.accelerator.Graph. Fix: install torch 2.13 or later, or run"
+                " without graphs"
+            ),
+        ),
+        (
+            *("image_loader", unregistered, "data_loaders"),
+            "'cpu' has no loader of its own for TensorDataset. Fix: torch.utils.data.DataLoader",
+        ),
+    ],
+)
+def test_what_a_plain_chip_lacks_is_told(
+    plain: northbridge.Acceleration,
+    asks: str,
+    graph: object,
+    capability: str,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.accelerator, "Graph", graph)
+    if graph is None:
+        monkeypatch.delattr(torch.accelerator, "Graph")
+    arguments = [torch.utils.data.TensorDataset(torch.ones(2))] if asks == "image_loader" else []
 
     with pytest.raises(northbridge.UnsupportedError) as caught:
-        plain.graph()
+        getattr(plain, asks)(*arguments)
 
-    assert str(caught.value) == (
-        "'cpu' has registered no graph in torch: Graph is not supported on device type: cpu. Fix: run without graphs"
-    )
-    assert caught.value.capability == "graphs"
+    assert (str(caught.value), caught.value.capability) == (told, capability)
 
 
-def test_an_older_torch_has_no_graphs(plain: Plain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(torch.accelerator, "Graph")
-
-    with pytest.raises(northbridge.UnsupportedError, match=r"has no torch\.accelerator\.Graph\. Fix: install torch"):
-        plain.graph()
-
-
-def test_gradients_are_clipped_as_torch_clips_them(plain: Plain) -> None:
+def test_gradients_are_clipped_as_torch_clips_them(plain: northbridge.Acceleration) -> None:
     weight = torch.nn.Parameter(torch.zeros(2))
     weight.grad = torch.tensor([3.0, 4.0])
 
@@ -186,15 +200,7 @@ def test_gradients_are_clipped_as_torch_clips_them(plain: Plain) -> None:
     assert torch.equal(weight.grad, torch.tensor([3.0, 4.0]) * (1 / (5 + 1e-6)))
 
 
-def test_a_chip_without_a_loader_names_torchs(plain: Plain) -> None:
-    with pytest.raises(northbridge.UnsupportedError) as caught:
-        plain.image_loader(torch.utils.data.TensorDataset(torch.ones(2)), batch_size=1)
-
-    assert str(caught.value) == ("'cpu' has no loader of its own for TensorDataset. Fix: torch.utils.data.DataLoader")
-    assert caught.value.capability == "data_loaders"
-
-
-def test_a_chip_with_nothing_of_its_own_says_so(plain: Plain) -> None:
+def test_a_chip_with_nothing_of_its_own_says_so(plain: northbridge.Acceleration) -> None:
     assert (plain.fused_optimizers(), plain.compile_options(), plain.compilations()) == ({}, {}, {})
     assert plain.float8_engines() == {}
     plain.device_type = "acme"
@@ -211,24 +217,20 @@ def test_only_a_denial_is_denied_and_it_has_a_reason() -> None:
 
 
 def test_chip_that_claims_nothing_is_real_and_unknown() -> None:
+    """A simulated one is exact unless it rounds."""
     capabilities = Capabilities()
 
     assert (capabilities.simulated, capabilities.auto, capabilities.rounds) == (False, True, False)
     assert [name for name, claim in capabilities.claims().items() if claim.answer != "unknown"] == ["float32_products"]
-
-
-@pytest.mark.parametrize(("facts", "exact"), [((False, False), False), ((True, False), True), ((True, True), False)])
-def test_simulated_chip_is_exact_unless_it_rounds(facts: tuple[bool, bool], exact: bool) -> None:
-    assert Capabilities(simulated=facts[0], rounds=facts[1]).exact == exact
-
-
-def test_every_field_but_the_facts_is_a_claim() -> None:
-    assert set(Capabilities().claims()) == {each.name for each in fields(Capabilities)} - set(FACTS)
+    claims = (capabilities, Capabilities(simulated=True), Capabilities(simulated=True, rounds=True))
+    assert [each.exact for each in claims] == [False, True, False]
 
 
 def test_claims_are_found_by_their_names_and_cannot_be_changed() -> None:
+    """Every field but the facts is one."""
     capabilities = Capabilities(float64=no("it has no such unit"))
 
+    assert set(capabilities.claims()) == {each.name for each in fields(Capabilities)} - set(FACTS)
     assert capabilities.claims()["float64"] is capabilities.float64
     with pytest.raises(FrozenInstanceError):
         capabilities.bfloat16 = yes  # type: ignore[misc]  # the point of the test

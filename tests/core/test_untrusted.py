@@ -126,21 +126,16 @@ def test_a_text_from_outside_is_shown_and_does_nothing(what: object) -> None:
 
 
 def test_the_terminals_own_colours_stay() -> None:
-    said = printed(Text(HOSTILE, style="bold"), colours=True)
+    """What is under way is cleaned too."""
+    said, file = printed(Text(HOSTILE, style="bold"), colours=True), io.StringIO()
+    with Terminal(file=file, force_terminal=True, width=100).status(Text(HOSTILE)):
+        pass
 
     assert said.startswith("\x1b[1m")
     assert said.endswith(f"{SHOWN}\x1b[0m\n")
     assert not ORDERS.search(said.removeprefix("\x1b[1m").removesuffix("\x1b[0m\n"))
-
-
-def test_what_is_under_way_is_cleaned_too() -> None:
-    file = io.StringIO()
-    with Terminal(file=file, force_terminal=True, width=100).status(Text(HOSTILE)):
-        pass
-
     assert SHOWN in file.getvalue()
-    assert "\x1b]" not in file.getvalue()
-    assert "\x9b" not in file.getvalue()
+    assert not any(each in file.getvalue() for each in ("\x1b]", "\x9b"))
 
 
 def test_no_other_console_is_made_in_the_core() -> None:

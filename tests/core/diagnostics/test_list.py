@@ -51,15 +51,11 @@ class TestAnEnvironmentWithOneOfEach:
     def test_each_reason_is_told_in_full(self, run: Completed, reason: str) -> None:
         assert reason in flowing(run.stdout)
 
-    def test_it_fits_an_ordinary_terminal(self, run: Completed) -> None:
+    def test_it_fits_a_terminal_and_ends_with_the_code_for_a_broken_backend(self, run: Completed) -> None:
         assert max(len(line) for line in run.stdout.splitlines()) <= 80
         assert "…" not in run.stdout
-
-    def test_it_ends_with_the_exit_code_for_a_broken_backend(self, run: Completed) -> None:
         assert run.returncode == 1
-
-    def test_redirected_output_is_told_that_it_lasts(self, run: Completed) -> None:
-        assert run.stderr.endswith("asking in child processes, which may take minutes\n")
+        assert run.stderr.endswith("asking in child processes, which may take minutes\n")  # redirected, and it lasts
         assert run.stderr.count("\n") == 1
 
 

@@ -165,19 +165,16 @@ def test_one_that_fails_is_told_with_its_last_words(tool: Tool, script: str, tol
     assert refusal() == f"`acme-smi -q` {told}. Fix: check the driver and your permissions"
 
 
-def test_one_that_hangs_is_ended_with_what_it_has_started(tool: Tool) -> None:
-    tool("sleep 100 & echo waiting; wait")
+@pytest.mark.parametrize("leaves", [True, False], ids=["a process that it leaves", "a hanging one"])
+def test_nothing_that_it_starts_holds_anybody_up(tool: Tool, leaves: bool) -> None:
+    """It is ended with what it has started."""
+    tool(f"sleep 100 & echo done{'' if leaves else '; wait'}")
 
     started = time.monotonic()
-    assert refusal(limit_s=0.5) == "`acme-smi -q` took longer than 0.5 s. Fix: check the driver"
-    assert time.monotonic() - started < 50
-
-
-def test_a_process_that_it_leaves_behind_holds_nobody_up(tool: Tool) -> None:
-    tool("sleep 100 & echo done")
-
-    started = time.monotonic()
-    assert ask() == "done\n"
+    if leaves:
+        assert ask() == "done\n"
+    else:
+        assert refusal(limit_s=0.5) == "`acme-smi -q` took longer than 0.5 s. Fix: check the driver"
     assert time.monotonic() - started < 50
 
 
