@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch.distributed
@@ -28,6 +28,7 @@ from northbridge_conformance.runs.processes import reserve_port
 
 HOST = f"(host {socket.gethostname()})"
 NODE_0 = {"MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "29500", "NODE_RANK": "0"}
+STAGES: tuple[Literal["launch", "rank"], ...] = ("launch", "rank")
 NUMBERS = ("MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE")
 NODE_1 = {"MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "29500", "NODE_RANK": "1"}
 
@@ -254,20 +255,6 @@ def test_a_port_already_taken_on_the_master_is_refused(taken_port: int, nodes: i
 @pytest.mark.parametrize(
     ("run", "environ"),
     [
-        (launch(), NODE_1),
-        (started(), {**NODE_0, "LOCAL_RANK": "1"}),
-        (started(launcher="torchrun"), torchrun(1, TORCHELASTIC_USE_AGENT_STORE="False")),
-        (started(launcher="slurm"), slurm(1)),
-    ],
-    ids=["another node", "another process", "torchrun", "slurm"],
-)
-def test_only_rank_0_asks_for_a_free_port(run: Run, environ: dict[str, str], taken_port: int) -> None:
-    check_environment(run, {**environ, "MASTER_PORT": str(taken_port)})
-
-
-@pytest.mark.parametrize(
-    ("run", "environ"),
-    [
         (started(), {**NODE_0, "LOCAL_RANK": "0"}),
         (started(launcher="torchrun"), torchrun(0, TORCHELASTIC_USE_AGENT_STORE="False")),
         (started(launcher="slurm"), slurm(0)),
@@ -280,10 +267,6 @@ def test_rank_0_of_every_launcher_asks_for_a_free_port(run: Run, environ: dict[s
     environ = {**environ, "MASTER_PORT": str(taken_port)}
 
     assert refused(run, environ).variable == "MASTER_PORT"
-
-
-def test_the_port_on_which_torchruns_agent_listens_is_not_taken(taken_port: int) -> None:
-    check_environment(started(launcher="torchrun"), torchrun(0, MASTER_PORT=str(taken_port)))
 
 
 def test_a_port_that_a_finished_run_left_in_time_wait_is_free() -> None:
@@ -350,80 +333,67 @@ WRONG = {"MASTER_ADDR": "a..b", "MASTER_PORT": "x", "WORLD_SIZE": "1", "NODE_RAN
 LSF = {"JSM_NAMESPACE_SIZE": "4", "JSM_NAMESPACE_RANK": "3", "JSM_NAMESPACE_LOCAL_RANK": "1"}
 
 
-@pytest.mark.usefixtures("offline")
-@pytest.mark.parametrize(
-    ("run", "environ"),
-    [
-        pytest.param(launch(nodes=1, devices=1), {}, id="one process without a variable"),
-        pytest.param(launch(nodes=1, devices=2), {}, id="one node without a variable"),
-        *(
-            pytest.param(launch(launcher="slurm"), slurm(rank, **LEFT_OVER), id=f"slurm rank {rank}")
-            for rank in range(4)
-        ),
-        pytest.param(launch(launcher="slurm"), slurm(1, SLURM_NODEID="1", SLURM_LOCALID="0"), id="slurm in turn"),
-        pytest.param(started(launcher="lsf"), {**without(NODE_1, "NODE_RANK"), **LSF}, id="lsf"),
-        pytest.param(launch(launcher="mpi"), WRONG, id="mpi before it answers"),
-        pytest.param(launch(launcher="user"), WRONG, id="a user's own environment before it answers"),
-    ],
-)
-def test_it_is_silent_and_touches_no_network(run: Run, environ: dict[str, str]) -> None:
-    """Under a launcher of its own, whatever another would have read."""
-    check_environment(run, environ)
+BY_AGENT = {"TORCHELASTIC_USE_AGENT_STORE": "False"}
+ONE_SPAWNED = Run(1, 2, "lightning", "launch", starts_scripts=False)
+ONE_NODE = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+
+SILENT: dict[str, tuple[Run, dict[str, str]]] = {
+    "one process without a variable": (launch(nodes=1, devices=1), {}),
+    "one node without a variable": (launch(nodes=1, devices=2), {}),
+    "the first port": (launch(), {**NODE_1, "MASTER_PORT": "1"}),
+    "the last port": (launch(), {**NODE_1, "MASTER_PORT": "65535"}),
+    "a world size of nodes times devices": (launch(), {**NODE_1, "WORLD_SIZE": "4"}),
+    "a group's rank": (launch(), {**without(NODE_1, "NODE_RANK"), "GROUP_RANK": "1"}),
+    "a rank counted in nodes": (started(), {**NODE_1, "RANK": "1", "LOCAL_RANK": "1"}),
+    "a rank left over, alone": (launch(nodes=1, devices=1), {"LOCAL_RANK": "0"}),
+    "a rank left over, spawned": (ONE_SPAWNED, {"LOCAL_RANK": "0"}),
+    "the first node without an address": (launch(), {"NODE_RANK": "0", "MASTER_PORT": "FREE"}),
+    "a rank that the user starts": (launch(nodes=1), {"LOCAL_RANK": "1", "MASTER_PORT": "FREE"}),
+    # What Lightning's own launcher sets.
+    **{
+        f"rank {rank} of {size}": (
+            started(nodes=size // 2),
+            {**ONE_NODE, "MASTER_PORT": "FREE", "NODE_RANK": "0", "WORLD_SIZE": str(size), "LOCAL_RANK": rank},
+        )
+        for rank, size in (("0", 2), ("1", 2), ("0", 4))
+    },
+    # Under a launcher of its own, whatever another would have read.
+    **{f"slurm rank {rank}": (launch(launcher="slurm"), slurm(rank, **LEFT_OVER)) for rank in range(4)},
+    "slurm in turn": (launch(launcher="slurm"), slurm(1, SLURM_NODEID="1", SLURM_LOCALID="0")),
+    "lsf": (started(launcher="lsf"), {**without(NODE_1, "NODE_RANK"), **LSF}),
+    "mpi before it answers": (launch(launcher="mpi"), WRONG),
+    "a user's own environment before it answers": (launch(launcher="user"), WRONG),
+    "torchrun on one node": (
+        started(nodes=1, launcher="torchrun"),
+        torchrun(1, WORLD_SIZE="2", MASTER_ADDR="localhost"),
+    ),
+    **{
+        f"torchrun rank {rank}, {store}, {stage}": (
+            Run(2, 2, "torchrun", stage),
+            torchrun(rank, TORCHELASTIC_USE_AGENT_STORE=store, MASTER_PORT="FREE"),
+        )
+        for rank in range(4)
+        for store in ("True", "False")
+        for stage in STAGES
+    },
+    # Only rank 0 asks for a free port, unless torchrun's agent listens there.
+    "taken on another node": (launch(), {**NODE_1, "MASTER_PORT": "TAKEN"}),
+    "taken in another process": (started(), {**NODE_0, "LOCAL_RANK": "1", "MASTER_PORT": "TAKEN"}),
+    "taken, torchrun": (started(launcher="torchrun"), {**torchrun(1), **BY_AGENT, "MASTER_PORT": "TAKEN"}),
+    "taken, slurm": (started(launcher="slurm"), {**slurm(1), "MASTER_PORT": "TAKEN"}),
+    "taken by torchrun's agent": (started(launcher="torchrun"), torchrun(0, MASTER_PORT="TAKEN")),
+}
 
 
-@pytest.mark.parametrize(
-    ("run", "environ"),
-    [
-        pytest.param(launch(), {**NODE_1, "MASTER_PORT": "1"}, id="the first port"),
-        pytest.param(launch(), {**NODE_1, "MASTER_PORT": "65535"}, id="the last port"),
-        pytest.param(launch(), {**NODE_1, "WORLD_SIZE": "4"}, id="a world size of nodes times devices"),
-        pytest.param(launch(), {**without(NODE_1, "NODE_RANK"), "GROUP_RANK": "1"}, id="a group's rank"),
-        pytest.param(started(), {**NODE_1, "RANK": "1", "LOCAL_RANK": "1"}, id="a rank counted in nodes"),
-        pytest.param(
-            started(nodes=1, launcher="torchrun"),
-            torchrun(1, WORLD_SIZE="2", MASTER_ADDR="localhost"),
-            id="one node under torchrun",
-        ),
-        pytest.param(launch(nodes=1, devices=1), {"LOCAL_RANK": "0"}, id="a rank left over, alone"),
-        pytest.param(
-            Run(1, 2, "lightning", "launch", starts_scripts=False), {"LOCAL_RANK": "0"}, id="a rank left over, spawned"
-        ),
-    ],
-)
-def test_it_is_silent(run: Run, environ: dict[str, str]) -> None:
-    check_environment(run, environ)
+@pytest.mark.parametrize("case", SILENT)
+def test_it_is_silent(case: str, taken_port: int, free_port: int, request: pytest.FixtureRequest) -> None:
+    """And touches no network, but for a port of rank 0 and for a name."""
+    run, environ = SILENT[case]
+    ports = {"FREE": str(free_port), "TAKEN": str(taken_port)}
+    if not ports.keys() & {*environ.values()} and environ.get("MASTER_ADDR") != "localhost":
+        request.getfixturevalue("offline")
 
-
-@pytest.mark.parametrize(
-    ("run", "environ"),
-    [
-        pytest.param(launch(), {"NODE_RANK": "0"}, id="the first node without an address"),
-        pytest.param(
-            started(),
-            {"NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "4", "LOCAL_RANK": "0"},
-            id="what Lightning's launcher sets on node 0",
-        ),
-        *(
-            pytest.param(
-                started(nodes=1),
-                {"MASTER_ADDR": "127.0.0.1", "NODE_RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": rank},
-                id=f"rank {rank} that Lightning's launcher started on one node",
-            )
-            for rank in "01"
-        ),
-        pytest.param(launch(nodes=1), {"LOCAL_RANK": "1"}, id="a rank that the user starts"),
-    ],
-)
-def test_it_is_silent_where_the_port_is_free(run: Run, environ: dict[str, str], free_port: int) -> None:
-    check_environment(run, {**environ, "MASTER_PORT": str(free_port)})
-
-
-@pytest.mark.parametrize("agent_store", ["True", "False"], ids=["static", "c10d"])
-def test_two_nodes_under_torchrun_are_silent(agent_store: str, free_port: int) -> None:
-    for rank in range(4):
-        environ = torchrun(rank, TORCHELASTIC_USE_AGENT_STORE=agent_store, MASTER_PORT=str(free_port))
-        check_environment(launch(launcher="torchrun"), environ)
-        check_environment(started(launcher="torchrun"), environ)
+    check_environment(run, {name: ports.get(text, text) for name, text in environ.items()})
 
 
 @pytest.mark.parametrize("launcher", ["mpi", "user"])
@@ -489,9 +459,6 @@ def test_a_port_that_is_taken_in_the_last_moment_is_named(taken_port: int) -> No
     assert reason is not None
     assert reason.variable == "MASTER_PORT"
     assert str(reason).startswith(f"MASTER_PORT='{taken_port}' on node 0 {HOST}: it is already taken (")
-
-
-ONE_NODE = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 
 
 @pytest.mark.parametrize(
