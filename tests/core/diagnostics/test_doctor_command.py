@@ -63,8 +63,10 @@ def test_missing_hardware_of_the_named_backend_is_4(install: Install, without_li
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_report_that_cannot_be_written_is_printed_all_the_same(install: Install) -> None:
-    run = northbridge(install("acme"), "doctor", "acme", "--json", "--output", "/dev/full")
+def test_a_report_that_cannot_be_written_is_printed_all_the_same(install: Install, without_lightning: Site) -> None:
+    site = beside(without_lightning, *install("acme").folders)
+
+    run = northbridge(site, "doctor", "acme", "--json", "--output", "/dev/full")
 
     assert json.loads(run.stdout)["asked"] == "acme"
     assert "/dev/full could not be written: No space left on device" in " ".join(run.stderr.split())
