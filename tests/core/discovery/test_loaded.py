@@ -167,18 +167,13 @@ def make(call: Callable[[str], None] = lambda step: None, *, simulated: bool = F
 
 
 @pytest.fixture
-def torch_has(nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Let torch's spare device type bear a name; it bears none to begin with, and no vendor's software is loaded."""
+def fresh_torch(nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let torch's spare device type bear no name, and no vendor's software be loaded."""
     monkeypatch.setattr(current, "_up", [])
     for name in names():
         monkeypatch.delitem(sys.modules, f"torch.{name}", raising=False)
-
-    def torch_has(name: str) -> None:
-        monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: name)
-
-    torch_has("privateuseone")
+    monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "privateuseone")
     monkeypatch.setattr(loaded, "_first_failures", {})
-    return torch_has
 
 
 def _register_module(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +183,13 @@ def _register_module(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, f"torch.{name}", module)
 
 
-@pytest.mark.usefixtures("torch_has")
+def _give_cuda(monkeypatch: pytest.MonkeyPatch, built_for: str | None) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.version, "cuda", built_for)
+    monkeypatch.setattr(torch.version, "hip", None)
+
+
+@pytest.mark.usefixtures("fresh_torch")
 class TestBringUp:
     def test_it_checks_prepares_loads_and_registers_once(self) -> None:
         calls: list[str] = []
@@ -267,28 +268,43 @@ class TestBringUp:
 
         assert "tested" not in loaded._first_failures
 
-    def test_a_device_that_somebody_else_gave_to_torch_is_named(self, torch_has: Callable[[str], None]) -> None:
-        torch_has("hal9000")
-
-        with pytest.raises(northbridge.DeviceTypeTakenError) as caught:
-            loaded.load(make())
-
-        assert str(caught.value) == (
-            "cannot load 'tested': torch already runs on 'hal9000' in this process. Fix: use another"
-            " process; if torch loads it by itself, set TORCH_DEVICE_BACKEND_AUTOLOAD=0"
-        )
-
-    def test_another_vendors_software_is_named(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("arrange", "kind", "told"),
+        [
+            (
+                lambda patch: patch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "hal9000"),
+                northbridge.DeviceTypeTakenError,
+                (
+                    "cannot load 'tested': torch already runs on 'hal9000' in this process. Fix: use another process;"
+                    " if torch loads it by itself, set TORCH_DEVICE_BACKEND_AUTOLOAD=0"
+                ),
+            ),
+            (
+                lambda patch: _register_module("acme", patch),
+                northbridge.DeviceTypeTakenError,
+                "cannot load 'tested': this process has imported the software of 'acme'. Fix: use another process",
+            ),
+            (
+                lambda patch: _give_cuda(patch, None),
+                northbridge.SoftwareLoadError,
+                (
+                    "backend 'tested': torch.cuda works without CUDA: a migration shim is active. Fix: remove its"
+                    " import or variable"
+                ),
+            ),
+        ],
+        ids=["a device", "another vendor's software", "a chip that passes for cuda"],
+    )
+    def test_what_is_in_torch_already_is_named(
+        self, arrange: Any, kind: Any, told: str, install_here: Install, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         install_here("acme")
-        _register_module("acme", monkeypatch)
+        arrange(monkeypatch)
 
-        with pytest.raises(northbridge.DeviceTypeTakenError) as caught:
+        with pytest.raises(kind) as caught:
             loaded.load(make())
 
-        assert str(caught.value) == (
-            "cannot load 'tested': this process has imported the software of 'acme'. Fix: use another process"
-        )
-        assert caught.value.backend == "tested"
+        assert (str(caught.value), caught.value.backend) == (told, "tested")
         assert current.loaded() is None
 
     @pytest.mark.parametrize("name", ["tested", "cuda"], ids=["its own", "torch's own"])
@@ -305,12 +321,13 @@ class TestBringUp:
 
         assert current.loaded() is backend
 
-    def test_a_simulated_chip_warns_of_the_hardware_that_it_hides(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.version, "cuda", "12.8")
+    def test_only_a_simulated_chip_warns_of_the_hardware_that_it_hides(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        _give_cuda(monkeypatch, "12.8")
         monkeypatch.setattr(torch.xpu, "is_available", lambda: True)
         monkeypatch.setattr(torch.mps, "is_available", lambda: False)
 
+        loaded.load(make())  # a warning is an error here
+        monkeypatch.setattr(current, "_up", [])
         with pytest.warns(UserWarning, match="is simulated") as caught:
             loaded.load(make(simulated=True))
 
@@ -319,25 +336,3 @@ class TestBringUp:
             "'tested' is simulated, and this process can no longer train on cuda or xpu: torch serves one accelerator"
             " per process"
         )
-
-    def test_a_real_chip_warns_of_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.version, "cuda", "12.8")
-
-        loaded.load(make())  # a warning is an error here
-
-        assert current.loaded() is not None
-
-    def test_a_chip_that_passes_for_cuda_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.version, "cuda", None)
-        monkeypatch.setattr(torch.version, "hip", None)
-
-        with pytest.raises(northbridge.SoftwareLoadError) as caught:
-            loaded.load(make())
-
-        assert str(caught.value) == (
-            "backend 'tested': torch.cuda works without CUDA: a migration shim is active. Fix: remove its"
-            " import or variable"
-        )
-        assert current.loaded() is None

@@ -50,16 +50,15 @@ class TestTheChild:
         with children_listen():
             assert os.environ["_NORTHBRIDGE_DETECTED"] == '{"acme": {"devices": 2}}'
 
-    def test_software_without_hardware_counts_as_none(self, install_here: Install) -> None:
-        install_here("no_hardware")
+    def test_software_without_hardware_counts_as_none(
+        self, install_here: Install, no_child: Callable[[], None]
+    ) -> None:
+        """No child is started without the package."""
+        install_here("no_hardware", "load_needs_software")
 
         assert northbridge.available() == {"cpu_sim": 8}
         assert northbridge.Entry("no_hardware", "not available", "no hardware is present") in northbridge.record()
-
-    def test_none_is_started_without_the_package(self, install_here: Install, no_child: Callable[[], None]) -> None:
-        install_here("load_needs_software")
         no_child()
-
         assert detect(northbridge.get("load_needs_software")) == 0
 
     def test_a_driver_that_hangs_is_given_up(
@@ -249,27 +248,19 @@ class TestAChildThatIsAScript:
             os.set_blocking(pipe.fileno(), True)
             assert pipe.read() == b""  # it ends with the process that holds it, or never
 
-    def test_the_answers_about_two_backends_are_both_kept(self, child_that: Callable[[str], None]) -> None:
-        child_that("answer 3")
-        count_in_child(northbridge.get("acme"))
-        child_that("answer 4")
-        count_in_child(replace(northbridge.get("acme"), name="other"))
-
-        assert (
-            count_in_child(northbridge.get("acme")),
-            count_in_child(replace(northbridge.get("acme"), name="other")),
-        ) == (3, 4)
-
-    def test_a_known_answer_reads_nothing_of_what_is_installed(
+    def test_the_answers_about_two_backends_are_both_kept(
         self, child_that: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Each ``Trainer()`` counts four times, and the metadata of an environment takes longer than all the rest."""
-        child_that("answer 3")
+        """And need no metadata: each ``Trainer()`` counts four times, and reading them takes longer than the rest."""
         acme = northbridge.get("acme")
+        other = replace(acme, name="other")
+        child_that("answer 3")
         count_in_child(acme)
+        child_that("answer 4")
+        count_in_child(other)
         monkeypatch.setattr(installed, "read_entry_points", None)
 
-        assert count_in_child(acme) == 3
+        assert (count_in_child(acme), count_in_child(other)) == (3, 4)
 
 
 PRINTER = """
@@ -325,9 +316,6 @@ def raises(error: BaseException) -> Callable[[], int]:
 
 @pytest.mark.usefixtures("nothing_known")
 class TestTheVendorsOwnDetect:
-    def test_its_count_is_the_answer(self) -> None:
-        assert detect(backend_that(lambda: 3)) == 3
-
     @pytest.mark.parametrize(
         ("answer", "told"),
         [
@@ -346,12 +334,12 @@ class TestTheVendorsOwnDetect:
         )
         assert caught.value.__cause__ is (answer if fails else None)
 
-    def test_an_error_of_ours_passes_as_it_is(self) -> None:
+    def test_a_count_and_an_error_of_ours_pass_as_they_are(self) -> None:
         error = northbridge.HardwareMissingError("plug it in", backend="tested")
 
+        assert detect(backend_that(lambda: 3)) == 3
         with pytest.raises(northbridge.HardwareMissingError) as caught:
             detect(backend_that(raises(error)))
-
         assert caught.value is error
 
     def test_one_that_hangs_is_given_up(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:

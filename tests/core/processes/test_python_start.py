@@ -222,25 +222,18 @@ def test_a_child_imports_from_where_this_process_does(tmp_path: Path, monkeypatc
     """Also from a folder that was added, as a whole path: the child may stand elsewhere."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "added").mkdir()
-    (tmp_path / "added" / "mine.py").write_text("print('found')")
+    (tmp_path / "added" / "mine.py").write_text("import sys; print('found by', sys.argv[1:])")
     monkeypatch.syspath_prepend("added")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
 
-    run = subprocess.run(python_command("import mine"), cwd=elsewhere, capture_output=True, text=True, check=False)
+    command = python_command("import mine", "one", "two")
+    run = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True, check=False)
 
-    assert (run.stdout, run.stderr) == ("found\n", "")
+    assert (run.stdout, run.stderr) == ("found by ['one', 'two']\n", "")
 
 
 def test_the_working_directory_of_the_moment_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["", "/of/a/script", ""])
 
     assert import_path() == ["/of/a/script"]
-
-
-def test_a_program_sees_its_arguments() -> None:
-    run = subprocess.run(
-        python_command("print(sys.argv[1:])", "one", "two"), capture_output=True, text=True, check=False
-    )
-
-    assert run.stdout == "['one', 'two']\n"
