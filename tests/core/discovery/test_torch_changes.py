@@ -68,7 +68,7 @@ def test_every_change_of_torch_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("row", TORCH_CHANGES, ids=lambda row: row.changed)
-def test_every_row_names_what_torch_has(row: TorchChange) -> None:
+def test_a_row_names_what_torch_has_why_and_how_it_ends(row: TorchChange) -> None:
     library, _, operator = row.changed.partition("::")
     if operator:
         known: list[str] = torch._C._dispatch_get_all_op_names()
@@ -76,43 +76,35 @@ def test_every_row_names_what_torch_has(row: TorchChange) -> None:
     else:
         assert resolve_name(row.changed.partition(".*")[0]) is not None
     assert inspect.isfunction(inspect.unwrap(resolve_name(f"northbridge.{row.place}")))
-
-
-@pytest.mark.parametrize("row", TORCH_CHANGES, ids=lambda row: row.changed)
-def test_every_row_says_why_when_and_how_it_ends(row: TorchChange) -> None:
-    for text in (row.reason, row.condition):
-        assert len(text.split()) > 3
+    assert min(len(text.split()) for text in (row.reason, row.condition)) > 3
     assert row.undoing.startswith(("never: ", "by ", "after "))
 
 
 @pytest.mark.parametrize(
-    "planted",
+    ("code", "found"),
     [
-        "import torch\ndef change():\n    torch.load = print",
-        "def change():\n    from torch.nn import functional\n    functional.relu = print",
-        "import torch\ndef change():\n    setattr(torch.Tensor, 'to', print)",
-        "import torch\ndef change():\n    vars(torch)['load'] = print",
-        "from unittest.mock import patch\ndef change():\n    patch('torch.load', print).start()",
-        "from importlib import import_module\ndef change():\n    import_module('torch.cuda').is_available = print",
-        "import sys\ndef change():\n    sys.modules['torch.cuda'].is_available = print",
-        "def change(function):\n    function.__defaults__ = ()",
-        "import torch\ndef change():\n    library = torch.library.Library('aten', 'IMPL')",
-        "def change(library):\n    library.impl('add', print, 'CPU')",
-        "import torch\ndef change():\n    torch.use_deterministic_algorithms(True)",
-        "import torch\ndef change():\n    torch.set_default_device('cpu')",
+        *(
+            (code, {"change"})
+            for code in (
+                "import torch\ndef change():\n    torch.load = print",
+                "def change():\n    from torch.nn import functional\n    functional.relu = print",
+                "import torch\ndef change():\n    setattr(torch.Tensor, 'to', print)",
+                "import torch\ndef change():\n    vars(torch)['load'] = print",
+                "from unittest.mock import patch\ndef change():\n    patch('torch.load', print).start()",
+                "from importlib import import_module\ndef change():\n    import_module('torch.cuda').count = print",
+                "import sys\ndef change():\n    sys.modules['torch.cuda'].is_available = print",
+                "def change(function):\n    function.__defaults__ = ()",
+                "import torch\ndef change():\n    library = torch.library.Library('aten', 'IMPL')",
+                "def change(library):\n    library.impl('add', print, 'CPU')",
+                "import torch\ndef change():\n    torch.use_deterministic_algorithms(True)",
+                "import torch\ndef change():\n    torch.set_default_device('cpu')",
+            )
+        ),
+        # Writes to something else.
+        ("import torch\nweights = torch.ones(1)\nweights.mark = 1", set()),
+        ("import lightning\nlightning.pytorch.Trainer.fit = print", set()),
+        ("def change(module):\n    module.training = True", set()),
     ],
 )
-def test_a_planted_change_is_found(planted: str) -> None:
-    assert changes_in(ast.parse(planted)) == {"change"}
-
-
-@pytest.mark.parametrize(
-    "harmless",
-    [
-        "import torch\nweights = torch.ones(1)\nweights.mark = 1",
-        "import lightning\nlightning.pytorch.Trainer.fit = print",
-        "def change(module):\n    module.training = True",
-    ],
-)
-def test_a_write_to_something_else_is_allowed(harmless: str) -> None:
-    assert changes_in(ast.parse(harmless)) == set()
+def test_a_planted_change_is_found(code: str, found: set[str]) -> None:
+    assert changes_in(ast.parse(code)) == found
