@@ -321,7 +321,7 @@ class TestBringUp:
 
         assert current.loaded() is backend
 
-    def test_only_a_simulated_chip_warns_of_the_hardware_that_it_hides(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_simulated_chip_warns_of_the_hardware_that_it_hides(self, monkeypatch: pytest.MonkeyPatch) -> None:
         _give_cuda(monkeypatch, "12.8")
         monkeypatch.setattr(torch.xpu, "is_available", lambda: True)
         monkeypatch.setattr(torch.mps, "is_available", lambda: False)
