@@ -104,7 +104,7 @@ def test_one_failing_test_withholds_its_level_and_those_above() -> None:
 def test_reasons_for_which_a_level_is_withheld(
     others: dict[str, Claim], endings: dict[str, Ending], withheld: list[str]
 ) -> None:
-    levels = earn(claiming(**others), {f"C3/Chip/{name}": each for name, each in endings.items()})
+    levels = earn(claiming("C3", **others), {f"C3/Chip/{name}": each for name, each in endings.items()})
 
     assert levels["C2"].granted
     assert levels["C3"].withheld == tuple(withheld)
