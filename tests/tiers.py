@@ -47,7 +47,6 @@ tests/core/cli/ standard
 tests/conformance/ fast
     standard report/test_comparison.py report/test_command.py report/test_suite_run.py runs/test_question.py
     standard test_run.py runs/test_processes.py test_pytest_plugin.py test_suite.py test_proving.py
-    standard tests/device/test_operations.py::test_they_are_called_as_in_torchs_own_database
     full report/test_browser.py runner/test_supervisor.py test_third_party.py tests/plugin/
     full report/test_command.py::test_part_of_the_suite_is_told_test_by_test report/test_command.py::test_sigterm
     full test_run.py::test_hanging_ranks_are_ended_with_their_stacks
