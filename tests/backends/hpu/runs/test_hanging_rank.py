@@ -25,7 +25,7 @@ from lightning.pytorch.strategies import DDPStrategy
 
 from northbridge.launch import process_group
 
-process_group.GRACE_SECONDS = 3.0
+process_group.GRACE_SECONDS = float(sys.argv[2])
 
 class Hanging(BoringModel):
     def on_train_batch_start(self, batch, batch_idx):
@@ -41,7 +41,7 @@ Trainer(accelerator="hpu", devices=2, strategy=strategy, logger=False, enable_ch
 def test_the_first_ends_after_its_error(start: Start, tmp_path: Path) -> None:
     (tmp_path / "hanging.py").write_text(TRAIN)
 
-    job = start(str(tmp_path / "hanging.py"), "10")
+    job = start(str(tmp_path / "hanging.py"), "10", "3")
 
     assert job.end() == 1, job.said  # waits for all processes of the job
     assert "rank 1 (process " in job.said
@@ -53,7 +53,7 @@ def test_without_a_timeout_the_ranks_wait_for_ever(start: Start, tmp_path: Path)
     (tmp_path / "hanging.py").write_text(TRAIN)
     flight = tmp_path / "flight"
     environ = {"NORTHBRIDGE_HPU_SIM_TIMEOUT": "ignored", "NORTHBRIDGE_FLIGHT_RECORDER": str(flight)}
-    job = start(str(tmp_path / "hanging.py"), "2", **environ)
+    job = start(str(tmp_path / "hanging.py"), "2", "20", **environ)
     job.wait_for(" sleeps\n")
     time.sleep(5.0)  # more than twice the timeout
     said = CliRunner().invoke(app, ["hang", str(flight)], env={"COLUMNS": "1000"})

@@ -67,7 +67,7 @@ def forgotten(hpu: ModuleType) -> Iterator[None]:
 def test_eager_mode_waits_for_torchs_own_import_of_the_compiler(run: Run) -> None:
     program = "import sys, habana_frameworks.torch, torch; print('torch._dynamo' in sys.modules)\n" + LIST
 
-    said = run(program, first="import northbridge; northbridge.load('hpu')\n", PT_HPU_LAZY_MODE="0")
+    said = run(program, first="import northbridge; northbridge.load('hpu')\n", afresh=True, PT_HPU_LAZY_MODE="0")
 
     assert said == "False\nTrue\n"
 
