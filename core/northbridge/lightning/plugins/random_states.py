@@ -9,10 +9,10 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from northbridge.discovery.current import loaded
 from northbridge.discovery.seeds import has_generators, seed_chip
@@ -52,11 +52,12 @@ class _Loops(OrderedDict[str, Any]):
     Each checkpoint has a subclass. It refers to the loops weakly: a class lives until Python's cycle collector runs.
     """
 
-    latest: Callable[[], _Loops | None]
+    latest: ClassVar[weakref.ref[_Loops] | None] = None
 
     def __init__(self, loops: Mapping[str, Any], states: list[dict[str, Any]] | None = None) -> None:
         super().__init__(loops)
-        setattr(self, KEY, getattr(type(self).latest(), KEY, None) if states is None else states)
+        copied = self.latest() if self.latest is not None else None
+        setattr(self, KEY, getattr(copied, KEY, None) if states is None else states)
         type(self).latest = weakref.ref(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
