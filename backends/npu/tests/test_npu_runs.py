@@ -205,22 +205,7 @@ for wrong in ("torch.npu.conv.allow_hf32 = 1", "from torch_npu.contrib import tr
         exec(wrong)
     except (TypeError, ModuleNotFoundError) as error:
         print(error)
-"""
 
-
-def test_first_lines_of_public_scripts(run: Callable[..., str]) -> None:
-    """Switches of the vendor's are accepted, and the migration of CUDA's names says what to write."""
-    *switches, without = run(FIRST_LINES, NORTHBRIDGE_SIMULATE="npu").splitlines()
-
-    assert switches == ["False True", "True False", "allow_hf32 must be a bool, but got int"]
-    assert without == (
-        "the simulated Ascend NPU has no torch_npu.contrib; see docs/npu.md. Fix: without transfer_to_npu, write"
-        ' torch.npu and device "npu"'
-    )
-
-
-CASTS = """
-import torch
 import northbridge.lightning
 from lightning.fabric import Fabric
 
@@ -233,8 +218,14 @@ print([each.dtype for each in (given.double(), given.to("npu", torch.float64), g
 """
 
 
-def test_a_cast_to_float64_alone_gives_float32(run: Callable[..., str]) -> None:
-    said = run(CASTS, NORTHBRIDGE_SIMULATE="npu").splitlines()
+def test_first_lines_of_public_scripts(run: Callable[..., str]) -> None:
+    """Switches are accepted, CUDA's names say what to write, and a cast to float64 alone gives float32."""
+    *switches, without, double, casts = run(FIRST_LINES, NORTHBRIDGE_SIMULATE="npu").splitlines()
 
-    assert said[-2].startswith("float64 precision='64-true': a cast to torch.float64 on 'npu' gives torch.float32.")
-    assert said[-1] == "[torch.float32, torch.float64, torch.float64]"
+    assert switches == ["False True", "True False", "allow_hf32 must be a bool, but got int"]
+    assert without == (
+        "the simulated Ascend NPU has no torch_npu.contrib; see docs/npu.md. Fix: without transfer_to_npu, write"
+        ' torch.npu and device "npu"'
+    )
+    assert double.startswith("float64 precision='64-true': a cast to torch.float64 on 'npu' gives torch.float32.")
+    assert casts == "[torch.float32, torch.float64, torch.float64]"
