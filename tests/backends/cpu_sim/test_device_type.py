@@ -147,21 +147,6 @@ def net() -> nn.Module:
 class TestCompile:
     """Which backends of torch.compile run on the chip, and how the one that cannot is refused."""
 
-    @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-    def test_a_compiled_model_trains_as_the_plain_one(self, backend: str) -> None:
-        trained = []
-        for compiled in (False, True):
-            module = net().to("cpu_sim:1")
-            step = torch.compile(module, backend=backend) if compiled else module
-            optimizer = torch.optim.SGD(module.parameters(), 0.1)
-            for rows in (3, 5, 8):  # the second makes the number of rows a symbol
-                optimizer.zero_grad()
-                torch.autograd.backward(step(torch.ones(rows, 4, device="cpu_sim:1")).square().mean())
-                optimizer.step()
-            trained.append([parameter.detach() for parameter in module.parameters()])
-
-        assert all(torch.equal(plain, other) for plain, other in zip(*trained, strict=True))
-
     def test_a_graph_break_keeps_the_device_and_the_numbers(self) -> None:
         seen: list[float] = []
 
