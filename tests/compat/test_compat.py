@@ -153,10 +153,13 @@ class TestWhatCameOfIt:
         ("script", "passed", "failed"),
         [
             ("print(__import__('os').environ['NORTHBRIDGE_SIMULATE'] == 'hpu' or exit(1))", 1, ()),
+            ("print('C0 granted, 55 tests ran'); print('C1 granted, 1381 tests ran')", 1436, ()),
             ("print('wrong'); print(); exit(3)", 0, (("demo", "ended with 3: wrong"),)),
         ],
     )
-    def test_a_command_counts_as_one_test(self, script: str, passed: int, failed: tuple[tuple[str, str], ...]) -> None:
+    def test_a_command_counts_as_one_test_or_says_how_many(
+        self, script: str, passed: int, failed: tuple[tuple[str, str], ...]
+    ) -> None:
         outcome = run(Suite("demo", (Path(sys.executable).name, "-c", script), "hpu"), Path(sys.executable))
 
         assert outcome == Outcome("demo", passed, 0, failed)
