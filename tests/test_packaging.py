@@ -42,7 +42,6 @@ LIGHTNINGS = ("lightning", "pytorch-lightning")
 TESTED_APART = ("northbridge_npu", "northbridge_xpu")
 """Those whose tests stand beside them."""
 
-VENDORS_MODULES = ("habana_frameworks", "pyhlml", "torch_npu", "torch_sdaa")
 VENDORS_WORDS = re.compile(  # Neural Compressor and MPI serve every chip
     r"(?<![a-z])(hpus?|hccl|habana|gaudi|synapse|sdaa|tccl|teco|tecorigin|npus?|lccl|(?-i:Ascend|ASCEND)|xpu|xccl"
     r"|intel(?! (neural|mpi)))(?![a-z])",
@@ -318,7 +317,7 @@ def tell_error(environment: Path, *command: str, simulate: str | None = None) ->
             for name in sorted(each.removeprefix("northbridge_") for each in BACKENDS)
         ),
     ],
-    ids=lambda given: given[-1] if isinstance(given, tuple) else "",
+    ids=["conformance", "compare", "levels", *sorted(BACKENDS)],
 )
 def test_what_is_missing_is_one_error_with_its_install_line(bare: Path, command: tuple[str, ...], said: str) -> None:
     assert said in tell_error(bare, *command)

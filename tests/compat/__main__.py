@@ -100,8 +100,8 @@ and everything else from `constraints.txt`. It compiles the simulated chip there
 
 `make compat PYTHON=<release>` does the same for a Python, pyenv's or the one on `PATH`. Its torch is the pinned one as
 PyPI has it, a CUDA build. Where a pinned package does not support that Python, pip chooses another release. It runs the
-demo, the tests of `make test-fast`, the conformance suite's levels C0 to C2 on the simulated chip, and `northbridge
-doctor --train` on each simulated chip: a few steps on one card and on two.
+demo, the tests of `make test-fast`, and the conformance suite's levels C0 to C2 on the simulated chip. `northbridge
+doctor --train` then trains a few steps on each simulated chip, on one card and on two.
 
 The releases below were tested; every change is tested with torch 2.13.0 and Python 3.11. Releases of torch between
 them, and later ones that compile, are expected to work. The simulated chip needs Linux and torch 2.13 or later;
