@@ -88,16 +88,17 @@ class WorkspacesKept(right.Device):
         kept.append(torch.ones(2**16, device=self.type))
 
 
-@right.caught_by("C2/ReleasedTensors/test_no_tensor_is_left[one device-lightning.pytorch-save]")
-@right.instead_of("torch.save")
-def saved_kept(rightly, saved, *given, **named):
-    """The last checkpoint stays in the host's memory."""
-    kept[:] = [saved]
-    return rightly(saved, *given, **named)
+@right.wrong("C2/ReleasedTensors/test_no_tensor_is_left[one device-lightning.pytorch-save]")
+class RandomStatesKept(right.Device):
+    """The random states of each checkpoint stay in the host's memory."""
+
+    def random_state(self) -> torch.Tensor:
+        state = super().random_state()
+        kept.append(state)
+        return state
 
 
-@right.caught_by("C2/ReleasedTensors/test_no_device_memory_is_left[one device-lightning.pytorch-fit]")
-@right.wrong
+@right.wrong("C2/ReleasedTensors/test_no_device_memory_is_left[one device-lightning.pytorch-fit]")
 class TrainingsInCycles(right.Device):
     """Each training leaves a model's size in a reference cycle."""
 
