@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from tests.__main__ import SUITES
 from tests.compat.environments import FOLDER, ROOT
-from tests.tiers import IN_TURN, TIERS
+from tests.tiers import TIERS
 
 CHIP = "tests/backends/cpu_sim"
 COLLECTIVE = ("collective", "ranks")
@@ -24,6 +24,9 @@ JOB = ("tests/backends/simulated/test_conformance.py",)
 
 WITH_OWN_KEY = ("hpu", "xpu")
 """The simulated chips with a dispatch key of their own. torch refuses them in a CUDA build, such as PyPI's."""
+
+VENDORS = ("hpu", "sdaa", "npu", "xpu")
+"""The simulated chips of vendors."""
 
 REPORT = FOLDER / "conformance"
 
@@ -84,7 +87,7 @@ def with_python() -> tuple[Suite, ...]:
         Suite("C0 to C2 on cpu_sim", ("northbridge", "conformance", "cpu_sim", "--level=C2", f"--out={REPORT}")),
         *(
             Suite(f"doctor --train on {chip}", ("northbridge", "doctor", chip, "--train"), simulates)
-            for chip, simulates in (("cpu_sim", None), *zip(IN_TURN, IN_TURN, strict=True))
+            for chip, simulates in (("cpu_sim", None), *zip(VENDORS, VENDORS, strict=True))
         ),
     )
 

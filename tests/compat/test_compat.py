@@ -12,8 +12,7 @@ import pytest
 from packaging.version import Version
 from tests.compat import __main__ as command, environments
 from tests.compat.environments import ROOT, EnvironmentRefusedError, Other, constraints_with, find_python, prepare
-from tests.compat.suites import Outcome, Suite, read, run, with_python, with_torch
-from tests.tiers import IN_TURN
+from tests.compat.suites import VENDORS, Outcome, Suite, read, run, with_python, with_torch
 
 from northbridge_cpu_sim import SimulatedDevice
 
@@ -134,8 +133,8 @@ class TestWhatIsRun:
     def test_each_simulated_chip_trains_on_a_python(self) -> None:
         doctors = [suite for suite in with_python() if "doctor" in suite.line]
 
-        assert [suite.simulates for suite in doctors] == [None, *IN_TURN]
-        assert [suite.line[2] for suite in doctors] == ["cpu_sim", *IN_TURN]
+        assert [suite.simulates for suite in doctors] == [None, *VENDORS]
+        assert [suite.line[2] for suite in doctors] == ["cpu_sim", *VENDORS]
 
 
 class TestWhatCameOfIt:
