@@ -46,8 +46,9 @@ class Nameless(northbridge.Collective): ...
     ids=repr,
 )
 def test_a_part_of_another_kind_is_refused_by_its_name(part: str, value: object, told: str) -> None:
+    parts: dict[str, Any] = {part: value}
     with pytest.raises(TypeError) as caught:
-        make_backend(**{part: value})
+        make_backend(**parts)
 
     assert str(caught.value) == f"Backend('tested', …): {told}"
 

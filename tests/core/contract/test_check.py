@@ -291,7 +291,8 @@ NOTHING = northbridge.Capabilities()
 
 def test_missing_function_is_told(problems: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "anvil")
-    (told,) = problems(Card(), NOTHING, get_amp_supported_dtype=None)
+    one_of_two = northbridge.Capabilities(bfloat16=northbridge.no("it rounds"))
+    (told,) = problems(Card(), one_of_two, get_amp_supported_dtype=None)
 
     assert told == (
         "Card.autocast_dtypes() calls torch.anvil.get_amp_supported_dtype() -> list, and it is not there. Fix:"

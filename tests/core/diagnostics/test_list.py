@@ -51,7 +51,7 @@ class TestAnEnvironmentWithOneOfEach:
     def test_each_reason_is_told_in_full(self, run: Completed, reason: str) -> None:
         assert reason in flowing(run.stdout)
 
-    def test_it_fits_a_terminal_and_ends_with_the_code_for_a_broken_backend(self, run: Completed) -> None:
+    def test_it_fits_a_terminal_and_ends_with_1_for_a_broken_one(self, run: Completed) -> None:
         assert max(len(line) for line in run.stdout.splitlines()) <= 80
         assert "…" not in run.stdout
         assert run.returncode == 1

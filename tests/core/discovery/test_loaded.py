@@ -183,10 +183,10 @@ def _register_module(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, f"torch.{name}", module)
 
 
-def _give_cuda(monkeypatch: pytest.MonkeyPatch, built_for: str | None) -> None:
+def _give_cuda(monkeypatch: pytest.MonkeyPatch, cuda: str | None = None, hip: str | None = None) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.version, "cuda", built_for)
-    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.version, "hip", hip)
 
 
 @pytest.mark.usefixtures("fresh_torch")
@@ -285,7 +285,7 @@ class TestBringUp:
                 "cannot load 'tested': this process has imported the software of 'acme'. Fix: use another process",
             ),
             (
-                lambda patch: _give_cuda(patch, None),
+                lambda patch: _give_cuda(patch),
                 northbridge.SoftwareLoadError,
                 (
                     "backend 'tested': torch.cuda works without CUDA: a migration shim is active. Fix: remove its"
@@ -322,12 +322,13 @@ class TestBringUp:
         assert current.loaded() is backend
 
     def test_a_simulated_chip_warns_of_the_hardware_that_it_hides(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        _give_cuda(monkeypatch, "12.8")
+        _give_cuda(monkeypatch, hip="6.4")
         monkeypatch.setattr(torch.xpu, "is_available", lambda: True)
         monkeypatch.setattr(torch.mps, "is_available", lambda: False)
 
         loaded.load(make())  # a warning is an error here
         monkeypatch.setattr(current, "_up", [])
+        _give_cuda(monkeypatch, cuda="12.8")
         with pytest.warns(UserWarning, match="is simulated") as caught:
             loaded.load(make(simulated=True))
 

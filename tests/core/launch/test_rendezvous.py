@@ -238,16 +238,16 @@ class CountingStore(Store):
     def set(self, key: str, value: str) -> None:
         self.ask("set", key, value)
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str) -> Any:
         return self.ask("get", key)
 
-    def add(self, key: str, value: int) -> int:
+    def add(self, key: str, value: int) -> Any:
         return self.ask("add", key, value)
 
-    def check(self, keys: list[str]) -> bool:
+    def check(self, keys: list[str]) -> Any:
         return self.ask("check", keys)
 
-    def multi_get(self, keys: list[str]) -> list[bytes]:
+    def multi_get(self, keys: list[str]) -> Any:
         return self.ask("multi_get", keys)
 
     def ask(self, what: str, *arguments: Any) -> Any:
