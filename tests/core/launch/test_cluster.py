@@ -110,7 +110,7 @@ FIX_NODE = "export NODE_RANK, 0 on the first node, 1 on the next; where there is
 FIX_LOCAL = "unset LOCAL_RANK, or count it from 0 if you start each process yourself"
 FIX_RANK = "unset RANK, which Lightning works out"
 FIX_SIZE = "unset WORLD_SIZE, which Lightning works out, or change num_nodes= or devices="
-FIXES = dict(zip(NUMBERS, (FIX_PORT, FIX_NODE, FIX_LOCAL, FIX_RANK, FIX_SIZE), strict=True))
+FIXES = dict(zip([*NUMBERS], (FIX_PORT, FIX_NODE, FIX_LOCAL, FIX_RANK, FIX_SIZE), strict=True))
 TORCHRUN = "start with `torchrun --nnodes=2 --nproc-per-node=2`, or "
 SRUN = "start with `srun --nodes=2 --ntasks-per-node=2`, or "
 CHANGE = "change num_nodes= or devices="
