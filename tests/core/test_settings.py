@@ -99,7 +99,7 @@ REFUSED: list[tuple[type[Settings], str, list[str], str]] = [
         *(CoreSettings, "FLIGHT_RECORDER_CALLS", ["9"]),
         f"is not a whole number from 10 to 1000000. {UNSET} (default: 2000)",
     ),
-    (CoreSettings, "DISBLE", ["1"], MISSPELT.format("NORTHBRIDGE_DISABLE")),
+    (CoreSettings, "DISABLES", ["1"], MISSPELT.format("NORTHBRIDGE_DISABLE")),
     (CoreSettings, "SIMLATE", ["1"], MISSPELT.format("NORTHBRIDGE_SIMULATE")),
     (CoreSettings, "DETECT_TIME_OUT", ["1"], MISSPELT.format("NORTHBRIDGE_DETECT_TIMEOUT")),
 ]
