@@ -222,7 +222,7 @@ torch.load(file, map_location=lambda tensor, device: print(type(tensor).__name__
     assert lazily(program) == "cpu hpu:0 cpu hpu:0 Tensor cpu\n"
 
 
-def test_every_submodule_is_hooked_and_still_one_to_copy_and_pickle(lazily: Lazily) -> None:
+def test_every_submodule_is_hooked_and_can_be_pickled(lazily: Lazily) -> None:
     program = MODEL + "print(hooks(model), hooks(pickle.loads(pickle.dumps(copy.deepcopy(model)))))"
     assert lazily(program + "\nmodel(torch.ones(1, 2))") == "[0, 1, 1] [0, 1, 1]\n"
 
