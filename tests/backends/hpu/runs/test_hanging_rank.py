@@ -48,7 +48,7 @@ def test_the_first_ends_after_its_error(start: Start, tmp_path: Path) -> None:
     assert "is alive and has not called it" in job.said
 
 
-def test_without_a_timeout_the_ranks_wait_for_ever(start: Start, tmp_path: Path) -> None:
+def test_where_no_deadline_holds_the_ranks_wait_for_ever(start: Start, tmp_path: Path) -> None:
     """As on a Gaudi: the recorder names the rank, and the launcher's watch ends the job."""
     (tmp_path / "hanging.py").write_text(TRAIN)
     flight = tmp_path / "flight"
