@@ -144,12 +144,13 @@ def _release_trainer(scenario: Scenario, folder: Path) -> None:
     # What a process keeps for good it has after a first training: of a smaller model, which may not be kept either.
     fit(trainer(scenario, folder, max_epochs=0), classifier(scenario.namespace, "mlp", folder, "release_all fit"))
     host = trainer(scenario, folder, max_epochs=0)
-    module = classifier(scenario.namespace, "transformer", folder, "release_all fit")
+    module = classifier(scenario.namespace, "transformer", folder, "release_all fit", _Saving)
     with _Released(host.strategy) as released:
+        start = released.mark()
+        module.released = released
         fit(host, module)
-        released.read("fit", on_host=False)  # the trained model is there
-        host.save_checkpoint(folder / "release_all.ckpt")
-        released.read("save")
+        released.read("fit", since=start, on_host=False)  # the trained model is there
+        module.released = None
         fit(host, module, folder / "release_all.ckpt")
         released.read("load")
     write(folder, "release_all", host.global_rank, released.left)
@@ -204,6 +205,19 @@ class _Released:
         """Note as ``name`` what has grown, since the reading before unless another is given."""
         before = self._before if since is None else since
         self.left[name] = {kind: more for kind, more in (self.mark() - before).items() if on_host or kind != "cpu"}
+
+
+class _Saving(_Classifier):
+    """Saves a checkpoint while the model is on the chip."""
+
+    released: _Released | None = None
+
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        if self.released is not None:
+            self.released.mark()
+            self.trainer.save_checkpoint(self.folder / "release_all.ckpt")
+            self.released.read("save")
 
 
 def run_stages(scenario: Scenario, folder: Path) -> None:
