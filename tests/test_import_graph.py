@@ -1,11 +1,10 @@
-"""What import-linter does not see: names in strings, the package that ``from package import`` runs; and names."""
+"""What import-linter does not see: names in strings, and the package that ``from package import`` runs."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import re
-from collections import defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -59,23 +58,3 @@ def test_no_name_goes_up(contract: str) -> None:
 
     pairs = ((each, name) for each in FILES for name in named(each) if -1 < floor[each] < floor[name])
     assert [each for each in pairs if each[0] != "northbridge.conformance"] == []
-
-
-def test_files_are_named_by_nouns() -> None:
-    nouns = {"grading", "lightning", "multiprocessing", "pickling", "recording", "sharding", "training", "unpickling"}
-    named = [file for package in PACKAGES for file in package.rglob("*") if file.suffix in (".py", ".cpp", ".h")]
-
-    last_words = {file.relative_to(ROOT): file.stem.rpartition("_")[2] for file in named}
-    gerunds = [str(file) for file, word in last_words.items() if word.endswith("ing") and word not in nouns]
-
-    assert gerunds == [], "name the thing that the file is about, not what it does"
-
-
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_class_names_are_unique(package: Path) -> None:
-    places = defaultdict(list)
-    for file in package.rglob("*.py"):
-        for name in re.findall(r"^ *class (\w+)[(:]", file.read_text(), flags=re.MULTILINE):
-            places[name].append(str(file.relative_to(ROOT)))
-
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
