@@ -100,10 +100,10 @@ def run(suite: Suite, python: Path) -> Outcome:
         environ = dict(os.environ)
         if suite.simulates:
             environ |= {"NORTHBRIDGE_SIMULATE": suite.simulates}
-        if not suite.is_pytest:
-            environ |= {"NORTHBRIDGE_DETECT_TIMEOUT": "600"}  # who asks first for the cards compiles the chip
         if suite.is_pytest:
             arguments.append(f"--junitxml={report}")
+        else:
+            environ |= {"NORTHBRIDGE_DETECT_TIMEOUT": "600"}  # who asks first for the cards compiles the chip
         said: list[str] = []
         with subprocess.Popen(
             [str(python.with_name(program)), *arguments],
