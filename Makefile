@@ -4,8 +4,15 @@ PYTHON ?= $(FOUND)
 VENV := .venv
 RUN := $(VENV)/bin
 ENGINES := .engines
+# To compile all modules takes half of pip's time. Python compiles those that it imports, and .ready the others meanwhile.
+PIP = $(RUN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+COMPILE := from northbridge_cpu_sim.build import extension, recipe; from northbridge_cpu_sim.settings import SimSettings; \
+	extension.locate(SimSettings.read(), recipe.Recipe())
 # The distributions of this repository.
 FOLDERS := . conformance backends/cpu_sim backends/hpu backends/npu backends/sdaa backends/xpu
+
+# Where it is set, each process compiles anew what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast test-all chips engines conformance ops zoo soak gpu gpu-wheels check mypy pyright bench docs shown matrix compat contract-npu clean
@@ -123,13 +130,16 @@ $(VENV)/.ready: constraints.txt $(addsuffix /pyproject.toml,$(FOLDERS))
 	@command -v g++ >/dev/null || { echo "no C++ compiler was found: apt install g++ (the simulated chip is compiled on first use)"; exit 1; }
 	@echo "setting up $(VENV): torch 2.13.0, both Lightnings and the tools, about 1.7 GB with torch for the CPU; a few minutes, once"
 	@test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
-	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt "pip==26.3"
-	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --group dev
-	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation \
+	@$(PIP) "pip==26.3"
+	@$(PIP) torch==2.13.0 filelock ninja packaging pluggy pydantic rich setuptools typing_extensions
+	@# The simulated chip is compiled on the core that pip leaves idle; who needs it meanwhile waits for it.
+	@PYTHONPATH=$(CURDIR)/core:$(CURDIR)/backends/cpu_sim $(RUN)/python -c "$(COMPILE)" >/dev/null 2>&1 &
+	@$(PIP) --group dev
+	@$(PIP) --no-build-isolation \
 		-e . -e ./conformance -e ./backends/cpu_sim -e ./backends/hpu -e ./backends/npu -e ./backends/sdaa -e ./backends/xpu
-	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade --target $(VENV)/science --group science
+	@$(PIP) --upgrade --target $(VENV)/science --group science
 	@printf '../../../science\nimport os; "SHORT_PROCESS" in os.environ and __import__("short_process")\n' \
 		> $(VENV)/lib/python3.11/site-packages/science.pth
 	@ln -sf ../../../../tests/short_process.py $(VENV)/lib/python3.11/site-packages/short_process.py
+	@nice $(RUN)/python -m compileall -qq $(VENV)/lib $(VENV)/science >/dev/null 2>&1 &
 	@touch $@
