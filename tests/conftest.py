@@ -24,6 +24,7 @@ SHORT_PROCESS = "SHORT_PROCESS"
 """The module that the environment's science.pth imports when Python starts."""
 
 os.environ[SHORT_PROCESS] = "1"
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as python -m tests: a process would compile all of ours once more
 fork_runs()
 
 collect_ignore = ["vendors"]  # some of the distributions there bring tests of their own, for where they are installed
