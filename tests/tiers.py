@@ -65,9 +65,10 @@ tests/core/launch/ fast
     full test_parent_watch.py test_process_group.py::test_a_ test_process_group.py::test_timer
 tests/core/lightning/ standard
     fast accelerators/test_device_indices.py plugins/test_containers.py plugins/test_load_and_save.py
-    full test_clusters.py test_elastic.py test_faults.py test_lazy_device.py test_notebooks.py test_planned_faults.py
-    full test_preempted_jobs.py test_restarts.py test_sharded_checkpoints.py corrections/test_fabric_run.py
+    full test_clusters.py::test_a_slurm_job test_clusters.py::test_ranks_of_mpi_meet test_elastic.py test_faults.py
+    full test_sharded_checkpoints.py corrections/test_fabric_run.py
     full launchers/test_subprocess_script.py connector/test_registry.py
+    full launchers/test_multiprocessing.py::test_several_devices_fork_until
     full connector/test_choices.py::test_no_plugin_can_hurt_the_process
     full plugins/test_checkpoint_io.py::test_spawning_process_saves_after_its_ranks
     full plugins/test_float8.py::test_torchao plugins/test_float8_inference.py::test_a_model

@@ -1,31 +1,65 @@
-"""Ranks that a cluster starts: its variables are set by hand, and nothing of it is installed."""
+"""Jobs of two ranks that a cluster starts, and requeues: its variables are set by hand, nothing of it is installed."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+import pickle
+import signal
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.scripts import start_python
+from tests.core.lightning.conftest import Build
+from tests.scripts import fork_script, run_forked
 
+from northbridge.errors import ClusterError
+from northbridge.lightning.classes import classes
+from northbridge.lightning.namespaces import Namespace
 from northbridge_conformance.runs.processes import reserve_port
 
 USER = """
-import hashlib, os
-from lightning.pytorch import Trainer, seed_everything
-from lightning.pytorch.demos.boring_classes import BoringModel
+import hashlib, os, signal, sys
+import torch
+from lightning.pytorch import LightningModule, Trainer, seed_everything
+from lightning.pytorch.callbacks import ModelCheckpoint, OnExceptionCheckpoint
+from torch.utils.data import DataLoader
 
-seed_everything(1)
-quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-trainer = Trainer(accelerator="cpu_sim", devices=2, max_steps=4, **quiet)
-model = BoringModel()
-trainer.fit(model)
-weights = hashlib.sha256(b"".join(each.detach().numpy().tobytes() for each in model.parameters())).hexdigest()
-started = type(trainer.strategy.cluster_environment).__name__
-where = f"rank {trainer.global_rank} of {trainer.world_size} on {trainer.strategy.root_device}"
-os.write(1, f"{where} by {started} {weights}\\n".encode())
+signals = {int(step): getattr(signal, name) for step, name in (each.split("=") for each in sys.argv[1:])}
+
+class Model(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.5), torch.nn.Linear(16, 1))
+
+    def training_step(self, batch, index):
+        if self.global_rank == 1 and self.global_step in signals:
+            os.kill(os.getpid(), signals[self.global_step])
+        return self.layer(torch.ones(4, 8, device=self.device)).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), 0.01)
+
+if __name__ == "__main__":
+    seed_everything(1)
+    trainer = Trainer(
+        accelerator="cpu_sim", devices=2, max_steps=8, logger=False, enable_progress_bar=False,
+        enable_model_summary=False, callbacks=[OnExceptionCheckpoint("."), ModelCheckpoint(save_top_k=0)],
+    )
+    model = Model()
+    saved = "on_exception.ckpt" if os.path.exists("on_exception.ckpt") else None
+    trainer.fit(model, DataLoader(range(16)), ckpt_path=saved)
+    weights = hashlib.sha256(b"".join(each.detach().cpu().numpy().tobytes() for each in model.parameters()))
+    where = f"on {trainer.strategy.root_device} by {type(trainer.strategy.cluster_environment).__name__}"
+    said = f"rank {trainer.global_rank} {where} ended at step {trainer.global_step} {weights.hexdigest()}\\n"
+    os.write(1, said.encode())
 """
+
+SCONTROL = """#!/bin/sh
+echo "$@" >> requeued
+"""
+
 
 MPI4PY = '''
 """Stands in for mpi4py: what Lightning asks of it, where no variable of a launcher is set."""
@@ -71,29 +105,156 @@ def slurm(rank: int) -> dict[str, str]:
     }
 
 
-def mpi4py(rank: int) -> dict[str, str]:
-    return {"RANK_OF_TEST": str(rank)}
+def run_job(folder: Path, *signals: str, variables: Callable[[int], dict[str, str]]) -> list[str]:
+    """Run the script as a cluster would, each rank of it; return what the ranks say.
+
+    ``signals`` are those that rank 1 gets, at which step.
+    """
+    (folder / "train.py").write_text(USER)
+    scontrol = folder / "bin" / "scontrol"
+    scontrol.parent.mkdir(exist_ok=True)
+    scontrol.write_text(SCONTROL)
+    scontrol.chmod(0o755)
+    port = str(reserve_port())
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PORT_OF_TEST": port}
+    path = {"PATH": f"{scontrol.parent}:{os.environ['PATH']}"}
+    files = [folder / f"rank-{rank}.txt" for rank in range(2)]
+    ranks = []
+    for rank, file in enumerate(files):
+        environ = {**os.environ, **meeting, **path, **variables(rank)}
+        with file.open("wb") as output:
+            late = ("PATH", "PORT_OF_TEST", "RANK_OF_TEST")
+            script = folder / "train.py"
+            ranks.append(fork_script(script, *signals, folder=folder, output=output, environ=environ, late=late))
+    try:
+        codes = [process.wait(150) for process in ranks]
+    finally:
+        for process in ranks:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    said = [file.read_text() for file in files]
+    assert codes == [0, 0], said
+    return [line for each in said for line in each.splitlines() if line.startswith("rank ")]
+
+
+def test_a_slurm_job_is_requeued_and_goes_on(tmp_path: Path) -> None:
+    """The suite has the signal without SLURM (Preemption)."""
+    (tmp_path / "train.py").write_text(USER)
+    undisturbed = run_forked(tmp_path / "train.py", folder=tmp_path)  # starts its second rank by itself
+    assert undisturbed.status == 0, undisturbed.said
+    ends = {line.partition(" ended ")[2] for line in undisturbed.said.splitlines() if line.startswith("rank ")}
+
+    noted = run_job(tmp_path, "3=SIGUSR1", "5=SIGTERM", variables=slurm)
+    (tmp_path / "on_exception.ckpt").unlink()  # SLURM's is to be taken
+    taken_up = run_job(tmp_path, variables=slurm)
+
+    assert "rank 1 received signal 10: the ranks write a checkpoint after this batch" in noted
+    assert not [line for line in noted if " ended " in line]
+    assert (tmp_path / "requeued").read_text() == "requeue 1234567\n"
+    assert [file.name for file in tmp_path.glob("hpc_ckpt*")] == ["hpc_ckpt_1.ckpt"]
+    (end,) = ends
+    assert end.startswith("at step 8 ")
+    assert taken_up == [f"rank {rank} on cpu_sim:{rank} by SLURMEnvironment ended {end}" for rank in range(2)]
+
+
+def test_ranks_of_mpi_meet(tmp_path: Path) -> None:
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").write_text(MPI4PY)
+
+    said = run_job(tmp_path, variables=lambda rank: {"RANK_OF_TEST": str(rank)})
+
+    assert [line.partition(" ended ")[0] for line in said] == [
+        f"rank {rank} on cpu_sim:{rank} by MPIEnvironment" for rank in range(2)
+    ]
+    assert len({line.partition(" ended ")[2] for line in said}) == 1
+
+
+# --- The environment of mpiexec's ranks, as a Trainer and a Fabric find it
+
+
+PMI = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "1", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "GROUP_RANK": "0"}
+SRUN = {
+    "SLURM_NTASKS": "2",
+    "SLURM_NTASKS_PER_NODE": "2",
+    "SLURM_PROCID": "1",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "0",
+    "SLURM_STEP_NUM_TASKS": "2",
+}
+
+
+def setenv(monkeypatch: pytest.MonkeyPatch, environ: Mapping[str, str]) -> None:
+    for name, text in environ.items():
+        monkeypatch.setenv(name, text)
+
+
+def environment_of(host: Any) -> Any:
+    return host.strategy.cluster_environment
+
+
+@pytest.fixture
+def started(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
+    """A process that mpiexec has started, in each namespace."""
+    setenv(monkeypatch, PMI)
+    return namespace
+
+
+def test_the_ranks_of_mpiexec_are_found(started: Namespace, build: Build) -> None:
+    environment = environment_of(build(accelerator="cpu_sim", devices=2))
+
+    assert type(environment) is classes(started).mpiexec_environment
+    found = (environment.global_rank(), environment.world_size(), environment.local_rank(), environment.node_rank())
+    assert found == (1, 2, 1, 0)
+    assert (environment.main_address, environment.main_port) == ("127.0.0.1", 29500)
+    assert environment.creates_processes_externally
+    assert pickle.loads(pickle.dumps(environment)).place == environment.place
+
+
+def test_it_answers_before_a_trainer_is_built(started: Namespace) -> None:
+    assert classes(started).mpiexec_environment().world_size() == 2
+
+
+def test_it_can_be_named(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    setenv(monkeypatch, {**PMI, **TORCHRUN})
+    environment = classes(namespace).mpiexec_environment()
+
+    assert environment_of(build(accelerator="cpu_sim", devices=2, plugins=environment)) is environment
 
 
 @pytest.mark.parametrize(
-    ("variables", "environment"), [(slurm, "SLURMEnvironment"), (mpi4py, "MPIEnvironment")], ids=["SLURM", "MPI"]
+    ("environ", "name"),
+    [(TORCHRUN, "TorchElasticEnvironment"), (SRUN, "SLURMEnvironment"), ({"PMI_SIZE": "1"}, "LightningEnvironment")],
 )
-def test_ranks_of_a_cluster_meet(tmp_path: Path, variables: Callable[[int], dict[str, str]], environment: str) -> None:
-    (tmp_path / "train.py").write_text(USER)
-    if environment == "MPIEnvironment":
-        (tmp_path / "mpi4py").mkdir()
-        (tmp_path / "mpi4py" / "__init__.py").write_text(MPI4PY)
-    port = str(reserve_port())
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PORT_OF_TEST": port, "PYTHONPATH": str(tmp_path)}
+def test_another_launcher_starts_the_ranks(
+    started: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch, environ: Mapping[str, str], name: str
+) -> None:
+    setenv(monkeypatch, environ)
 
-    ranks = [
-        start_python("train.py", folder=tmp_path, environ={**os.environ, **meeting, **variables(rank)})
-        for rank in range(2)
-    ]
-    said = [rank.communicate(timeout=150) for rank in ranks]
+    assert type(environment_of(build(accelerator="cpu_sim", devices=2))).__name__ == name
 
-    lines = [out.splitlines()[-1] if out else errors for out, errors in said]
-    assert [line.rpartition(" ")[0] for line in lines] == [
-        f"rank {rank} of 2 on cpu_sim:{rank} by {environment}" for rank in range(2)
-    ]
-    assert lines[0].split()[-1] == lines[1].split()[-1]
+
+def test_a_job_of_slurm_needs_no_variables_of_srun(
+    started: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+
+    assert type(environment_of(build(accelerator="cpu_sim", devices=2))) is classes(started).mpiexec_environment
+
+
+def test_lightnings_own_accelerators_are_left_alone(started: Namespace, build: Build) -> None:
+    host = build(accelerator="cpu", devices=2)
+
+    assert type(environment_of(host)).__name__ == "LightningEnvironment"
+
+
+def test_other_counts_are_refused(started: Namespace, build: Build) -> None:
+    with pytest.raises(ClusterError, match=r"PMI_SIZE='2' on .*: with num_nodes=1 and devices=4 there are 4 processes"):
+        build(accelerator="cpu_sim", devices=4)
+
+
+def test_a_contradiction_is_refused(started: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+
+    with pytest.raises(ClusterError, match="PMI_RANK='1' contradicts OMPI_COMM_WORLD_RANK"):
+        build(accelerator="cpu_sim", devices=2)

@@ -1,4 +1,4 @@
-"""Elastic training under torchrun: a node of two is lost, the other trains on, and a new one joins it."""
+"""Training under torchrun: ranks that are started again, and a node that is lost and one that joins."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.scripts import run_python
 
 from northbridge_conformance.runs.processes import reserve_port
 
 USER = """
-import os, time
+import os, signal, sys, time
 from pathlib import Path
 import torch
 from lightning.pytorch import LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-nodes = int(os.environ["GROUP_WORLD_SIZE"])
+elastic = sys.argv[1] == "elastic"
+nodes, ranks = int(os.environ["GROUP_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
 last = Path("checkpoints/last.ckpt")
 resumes = last.exists()
 
@@ -37,10 +39,13 @@ class Model(LightningModule):
         if self.global_rank == 0:
             waited = int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9  # for a processor
             os.write(1, f"step {self.global_step} nodes {nodes} {time.time() - waited}\\n".encode())
-        if not resumes and self.global_step == 6 and self.global_rank == 1:
+        if elastic and not resumes and self.global_step == 6 and self.global_rank == 1:
             os.write(1, b"waits\\n")
             time.sleep(600)
-        while nodes == 1 and self.global_step == 12 and not self.trainer.received_sigterm:
+        if not elastic and not resumes and self.global_step == 6 and self.global_rank == 0:
+            os.write(1, f"killed {time.time()}\\n".encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+        while elastic and nodes == 1 and self.global_step == 12 and not self.trainer.received_sigterm:
             time.sleep(0.1)
         return self.net(batch[0]).square().mean()
 
@@ -50,7 +55,7 @@ class Model(LightningModule):
 seed_everything(1)
 trainer = Trainer(
     accelerator="cpu_sim",
-    devices=1,
+    devices=ranks // nodes,
     num_nodes=nodes,
     max_steps=20,
     logger=False,
@@ -60,8 +65,8 @@ trainer = Trainer(
 )
 model = Model()
 data = TensorDataset(torch.arange(256.0).reshape(32, 8) / 256)
-rows = DistributedSampler(data, nodes, int(os.environ["RANK"]), shuffle=False)  # 8 rows a step, on any number of ranks
-trainer.fit(model, DataLoader(data, batch_size=8 // nodes, sampler=rows), ckpt_path=last if resumes else None)
+rows = DistributedSampler(data, ranks, int(os.environ["RANK"]), shuffle=False)  # 8 rows a step, on any number of ranks
+trainer.fit(model, DataLoader(data, batch_size=8 // ranks, sampler=rows), ckpt_path=last if resumes else None)
 if trainer.is_global_zero:
     torch.save({name: each.cpu() for name, each in model.state_dict().items()}, "weights.pt")
 """
@@ -78,7 +83,7 @@ class Node:
         torchrun = ("-m", "torch.distributed.run", "--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=3", *meeting)
         with self.said.open("wb") as output:
             self.agent = subprocess.Popen(
-                [sys.executable, *torchrun, "--local-addr=127.0.0.1", "train.py"],
+                [sys.executable, *torchrun, "--local-addr=127.0.0.1", "train.py", "elastic"],
                 cwd=folder,
                 env={**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"},
                 stdout=output,
@@ -158,3 +163,18 @@ def test_a_node_leaves_and_another_joins(tmp_path: Path, start: Callable[[str], 
 
     weights: dict[str, torch.Tensor] = torch.load(tmp_path / "weights.pt", weights_only=True)
     torch.testing.assert_close(weights, trained_alone())
+
+
+def test_killed_first_rank_is_started_again(tmp_path: Path) -> None:
+    """And the second with it. The suite kills the last rank, of a model with dropout (Restarts)."""
+    (tmp_path / "train.py").write_text(USER)
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
+
+    run = run_python(*torchrun, "train.py", "killed", folder=tmp_path)
+
+    assert run.returncode == 0, run.stderr
+    killed = re.search(r"killed (\S+)\n(?s:.*?)step (\d+) nodes 1 (\S+)", run.stdout)
+    assert killed is not None, run.stdout
+    assert killed[2] == "4"  # the last checkpoint
+    assert float(killed[3]) - float(killed[1]) <= 30
+    torch.testing.assert_close(torch.load(tmp_path / "weights.pt", weights_only=True), trained_alone())

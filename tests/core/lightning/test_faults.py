@@ -1,12 +1,10 @@
-"""Remains of a training of two ranks that is stopped, or of which one process is killed."""
+"""Trainings of two ranks that are stopped, of which one process is killed, or whose chip fails as planned."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,40 +14,64 @@ from typing import Literal
 
 import pytest
 import torch
+from tests.scripts import fork_script
 
 USER = """
 import os, signal, sys
+from datetime import timedelta
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.strategies import DDPStrategy
 from torch.utils.data import DataLoader, TensorDataset
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which the tests may run without, in the background
+strategy, kind, place, rank = *sys.argv[1:4], int(sys.argv[4])
+if kind:
+    strategy = DDPStrategy(timeout=timedelta(seconds=20 if kind in ("hang", "lose") else 40))  # these two wait it out
+OPERATIONS = {"forward": "addmm", "collective": "all_reduce"}
 
 class Model(LightningModule):
     def __init__(self):
         super().__init__()
         self.layer = torch.nn.Linear(8, 2)
 
+    def plan(self, here, step):
+        if place == here and self.global_step == step and self.global_rank == rank:
+            from northbridge_cpu_sim import Fault, planned_faults
+
+            more = {"op": OPERATIONS[place]} if place in OPERATIONS else {}
+            more |= {"seconds": 0.5} if kind == "slow" else {}
+            self.plan_of_faults = planned_faults(Fault(kind, **more))  # kept: it ends with the object
+            self.plan_of_faults.__enter__()
+
+    def on_fit_start(self):
+        self.plan("start", 0)
+
+    def on_save_checkpoint(self, checkpoint):
+        self.plan("checkpoint", 4)
+
     def training_step(self, batch, index):
         if index == 3:
             os.write(1, f"rank {self.global_rank} trains as process {os.getpid()}\\n".encode())
-        return self.layer(batch[0]).sum()
+        self.plan("forward", 3)
+        self.plan("collective", 3)
+        return self.layer(batch[0]).square().mean()
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), 1e-3)
 
 if __name__ == "__main__":
-    checkpoints = ModelCheckpoint(dirpath="checkpoints", every_n_train_steps=1)
     trainer = Trainer(
         accelerator="cpu_sim",
         devices=2,
-        strategy=sys.argv[1],
+        strategy=strategy,
         max_epochs=-1,
+        max_steps=6 if kind else -1,
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        callbacks=[checkpoints],
+        callbacks=[ModelCheckpoint(dirpath="checkpoints", every_n_train_steps=1, save_top_k=-1 if kind else 1)],
     )
     trainer.fit(Model(), DataLoader(TensorDataset(torch.randn(4096, 8)), batch_size=2))
 """
@@ -58,125 +80,149 @@ LIMIT_S = 60.0
 """The limit for the processes' end on a busy machine; torch's own timeout is half an hour."""
 
 Whom = Literal["all", "first", "rank 0", "rank 1"]
-Stop = Callable[[str, Whom, signal.Signals], "Rest"]
 
 
 @dataclass(frozen=True)
-class Rest:
-    """The remains of a stopped run."""
+class End:
+    """The end of a training."""
 
     code: int
     said: str
-    seconds: float  # from the signal to the end of the last process
-    checkpoints: Path
+    """Without what the planned faults say of themselves."""
 
-    def assert_nothing_is_left(self) -> None:
-        assert self.seconds < LIMIT_S, f"a process outlived the signal by {self.seconds:.0f} s:\n{self.said}"
+    checkpoints: list[Path]
+    """The oldest first."""
 
-    def assert_checkpoints_are_whole(self) -> None:
-        assert list(self.checkpoints.glob("*.ckpt"))
-        for file in self.checkpoints.glob("*.ckpt"):
-            assert "state_dict" in torch.load(file, weights_only=True)
+    drafts: list[Path]
+    """What a save has left that was not put in place."""
 
 
-@pytest.fixture
-def stop(tmp_path: Path) -> Stop:
-    def stopping(strategy: str, whom: Whom, signum: signal.Signals) -> Rest:
-        (tmp_path / "train.py").write_text(USER)
-        said: list[str] = []
-        processes: dict[str, int] = {}
-        sent = 0.0
-        with subprocess.Popen(
-            [sys.executable, "train.py", strategy],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        ) as first:
-            processes["first"] = first.pid
-            watchdog = threading.Timer(2 * LIMIT_S, os.killpg, (first.pid, signal.SIGKILL))
-            watchdog.start()
-            assert first.stdout is not None
-            # The pipe ends when nobody holds it any more: neither a rank, nor a process that a rank left behind.
-            for line in first.stdout:
-                said.append(line)
-                found = re.fullmatch(r"(rank \d) trains as process (\d+)\n", line)
-                if found:
-                    processes[found[1]] = int(found[2])
-                if not sent and len(processes) == 3:
-                    sent = time.monotonic()
-                    if whom == "all":
-                        os.killpg(first.pid, signum)
-                    else:
-                        os.kill(processes[whom], signum)
-            watchdog.cancel()
-        assert sent, f"the training never came so far:\n{''.join(said)}"
-        return Rest(first.returncode, "".join(said), time.monotonic() - sent, tmp_path / "checkpoints")
+def train(
+    folder: Path, strategy: str, *fault: str, told: Callable[[int, str], object] = lambda *_: None, limit: float = 150.0
+) -> End:
+    """Run the training, and call ``told`` with the first process and with each line that is printed."""
+    (folder / "train.py").write_text(USER)
+    reading, writing = os.pipe()
+    with open(writing, "wb") as output:
+        arguments = fault or ("", "", "0")
+        first = fork_script(folder / "train.py", strategy, *arguments, folder=folder, output=output)
+    began, said = time.monotonic(), list[str]()
+    watchdog = threading.Timer(limit, os.killpg, (first.pid, signal.SIGKILL))
+    watchdog.start()
+    # The pipe ends when no process holds it any more: no rank, and nothing that a rank has left behind.
+    with open(reading, encoding="utf-8", errors="replace") as pipe:
+        for line in pipe:
+            said.append(line)
+            told(first.pid, line)
+    watchdog.cancel()
+    assert time.monotonic() - began < limit, f"a process was still there after {limit:g} s:\n{''.join(said)}"
+    files = sorted((folder / "checkpoints").glob("*"), key=lambda path: path.stat().st_mtime)
+    checkpoints = [file for file in files if not file.name.startswith(".")]
+    lines = "".join(line for line in said if "planned fault:" not in line)
+    return End(first.wait(), lines, checkpoints, [file for file in files if file not in checkpoints])
 
-    return stopping
+
+def stop(folder: Path, strategy: str, whom: Whom, signum: signal.Signals) -> End:
+    """Send a signal when both ranks train; nothing outlives it for long, and the checkpoints are whole."""
+    processes: dict[str, int] = {}
+    sent: list[float] = []
+
+    def send(first: int, line: str) -> None:
+        processes["first"] = first
+        if found := re.fullmatch(r"(rank \d) trains as process (\d+)\n", line):
+            processes[found[1]] = int(found[2])
+        if not sent and len(processes) == 3:
+            sent.append(time.monotonic())
+            if whom == "all":
+                os.killpg(first, signum)
+            else:
+                os.kill(processes[whom], signum)
+
+    end = train(folder, strategy, told=send, limit=2 * LIMIT_S)
+    assert sent, f"the training never came so far:\n{end.said}"
+    seconds = time.monotonic() - sent[0]
+    assert seconds < LIMIT_S, f"a process outlived the signal by {seconds:.0f} s:\n{end.said}"
+    assert end.checkpoints
+    for file in end.checkpoints:
+        assert "state_dict" in torch.load(file, weights_only=True)
+    return end
 
 
 @pytest.mark.parametrize(
     ("strategy", "whom"), [("ddp", "all"), ("ddp", "rank 0"), ("ddp_spawn", "all"), ("ddp_spawn", "first")]
 )
-def test_ctrl_c_ends_every_rank(stop: Stop, strategy: str, whom: Whom) -> None:
-    rest = stop(strategy, whom, signal.SIGINT)
+def test_ctrl_c_ends_every_rank(tmp_path: Path, strategy: str, whom: Whom) -> None:
+    end = stop(tmp_path, strategy, whom, signal.SIGINT)
 
-    rest.assert_nothing_is_left()
-    rest.assert_checkpoints_are_whole()
-    assert rest.code == 1
-    assert "Detected KeyboardInterrupt" in rest.said
-    assert not list(rest.checkpoints.glob(".*"))
+    assert end.code == 1
+    assert "Detected KeyboardInterrupt" in end.said
+    assert not end.drafts
 
 
-@pytest.mark.parametrize("whom", ["all", "rank 1"])
-def test_sigterm_ends_script_ranks_after_the_batch(stop: Stop, whom: Whom) -> None:
-    rest = stop("ddp", whom, signal.SIGTERM)
+def test_sigterm_ends_script_ranks_after_the_batch(tmp_path: Path) -> None:
+    """The suite has the signal to one rank alone (Preemption)."""
+    end = stop(tmp_path, "ddp", "all", signal.SIGTERM)
 
-    rest.assert_nothing_is_left()
-    rest.assert_checkpoints_are_whole()
-    assert "rank 1 received SIGTERM and ends after this batch" in rest.said
-    assert "Error" not in rest.said
-    assert not list(rest.checkpoints.glob(".*"))
+    assert "rank 1 received SIGTERM and ends after this batch" in end.said
+    assert "Error" not in end.said
+    assert not end.drafts
 
 
-def test_sigterm_of_a_spawned_rank_ends_its_parent(stop: Stop) -> None:
-    rest = stop("ddp_spawn", "rank 0", signal.SIGTERM)
+def test_sigterm_of_a_spawned_rank_ends_its_parent(tmp_path: Path) -> None:
+    end = stop(tmp_path, "ddp_spawn", "rank 0", signal.SIGTERM)
 
-    rest.assert_nothing_is_left()
-    rest.assert_checkpoints_are_whole()
-    assert rest.code == 1
-    assert "rank 0 received SIGTERM and ends after this batch" in rest.said
+    assert end.code == 1
+    assert "rank 0 received SIGTERM and ends after this batch" in end.said
 
 
-@pytest.mark.parametrize("killed", ["rank 0", "rank 1"])
-def test_killed_rank_ends_the_other_and_says_why(stop: Stop, killed: Whom) -> None:
-    rest = stop("ddp", killed, signal.SIGKILL)
+def test_killed_first_rank_ends_the_other_and_says_why(tmp_path: Path) -> None:
+    """The suite kills the last rank (KilledRank)."""
+    end = stop(tmp_path, "ddp", "rank 0", signal.SIGKILL)
 
-    rest.assert_nothing_is_left()
-    rest.assert_checkpoints_are_whole()
-    assert rest.code != 0
+    assert end.code != 0
     # The last is from Lightning, which looks every five seconds after the scripts that it started.
-    assert re.search(r"simccl's .* failed|Connection (reset|closed) by peer|Child process .* terminated", rest.said)
-    if killed == "rank 1":  # rank 0 has started it, and sees how it ended
-        assert re.search(r"rank 1 \(process \d+\) was killed by SIGKILL|Child process .* terminated", rest.said)
+    assert re.search(r"simccl's .* failed|Connection (reset|closed) by peer|Child process .* terminated", end.said)
 
 
-def test_killed_spawned_rank_ends_the_others(stop: Stop) -> None:
-    rest = stop("ddp_spawn", "rank 1", signal.SIGKILL)
+def test_killed_spawned_rank_ends_the_others(tmp_path: Path) -> None:
+    end = stop(tmp_path, "ddp_spawn", "rank 1", signal.SIGKILL)
 
-    rest.assert_nothing_is_left()
-    rest.assert_checkpoints_are_whole()
-    assert rest.code == 1
-    assert re.search(r"simccl's .* failed|Connection (reset|closed) by peer|process 1 terminated", rest.said)
-    if "process 1 terminated" in rest.said:
-        assert re.search(r"^rank 1 \(process \d+\) was killed by SIGKILL$", rest.said, flags=re.M)
+    assert end.code == 1
+    assert re.search(r"simccl's .* failed|Connection (reset|closed) by peer|process 1 terminated", end.said)
+    if "process 1 terminated" in end.said:
+        assert re.search(r"^rank 1 \(process \d+\) was killed by SIGKILL$", end.said, flags=re.M)
 
 
-def test_spawned_ranks_do_not_outlive_their_parent(stop: Stop) -> None:
-    rest = stop("ddp_spawn", "first", signal.SIGKILL)
+def test_spawned_ranks_do_not_outlive_their_parent(tmp_path: Path) -> None:
+    assert stop(tmp_path, "ddp_spawn", "first", signal.SIGKILL).code == -signal.SIGKILL
 
-    rest.assert_nothing_is_left()
-    rest.assert_checkpoints_are_whole()
-    assert rest.code == -signal.SIGKILL
+
+SURVIVED = ("slow", "corrupt")
+ENDING = ("kill", "raise")
+"""These at each place; the others where the ranks meet, and where a checkpoint is written. `make soak` draws all."""
+
+RANKS = {"start": 1, "forward": 1, "collective": 1, "checkpoint": 0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [(kind, place) for kind in ENDING for place in RANKS]
+    + [(kind, place) for kind in ("slow", "oom", "corrupt", "lose") for place in ("collective", "checkpoint")]
+    + [("hang", "collective"), ("hang", "checkpoint")],
+)
+def test_planned_fault_is_survived_or_told(tmp_path: Path, kind: str, place: str) -> None:
+    """And the newest checkpoint opens."""
+    rank = RANKS[place]
+
+    end = train(tmp_path, "ddp", kind, place, str(rank))
+
+    if kind in SURVIVED and (kind, place) != ("corrupt", "checkpoint"):  # there it is what the ranks tell each other
+        assert end.code == 0, end.said
+        assert len(end.checkpoints) == 6
+    else:
+        assert end.code != 0
+        # The second where it is Lightning's launcher that tells of it.
+        assert re.search(rf"rank(: | )?{rank}\b", end.said), end.said
+    written = [torch.load(file, weights_only=True)["global_step"] for file in end.checkpoints]
+    assert written == list(range(1, len(written) + 1))
+    assert len(written) >= {"start": 0, "forward": 3, "collective": 3, "checkpoint": 3}[place]

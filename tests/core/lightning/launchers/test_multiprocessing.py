@@ -11,9 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
+from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from tests.core.lightning.conftest import Build
 
 from northbridge.discovery import named
@@ -225,3 +229,50 @@ def test_no_rank_waits_long(work: Work, sibling: subprocess.Popen[bytes], monkey
         work(RuntimeError("rank 1 was lost"))
 
     assert sibling.poll() is None
+
+
+# --- A notebook, executed as Jupyter executes it
+
+
+CELLS = [
+    """
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+def train(**arguments):
+    trainer = Trainer(
+        accelerator="cpu_sim",
+        max_steps=2,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        **arguments,
+    )
+    trainer.fit(BoringModel())
+    return trainer
+""",
+    *(
+        f"trainer = train(devices=2, strategy={strategy!r})\n"
+        "print(trainer.strategy.launcher._start_method, trainer.world_size)"
+        for strategy in ("auto", "ddp_notebook")
+    ),
+    *["print(train(devices=1).strategy.root_device)"] * 2,
+    "train(devices=2)",
+]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:(zmq|jupyter_client|nbclient|nbformat).*")
+def test_several_devices_fork_until_one_trains_here(tmp_path: Path) -> None:
+    """In a notebook. A fork after the chip was used is refused; one device trains again and again."""
+    made: Any = nbformat.v4
+    notebook = made.new_notebook(cells=[made.new_code_cell(source) for source in CELLS])
+    resources = {"metadata": {"path": str(tmp_path)}}
+
+    with pytest.raises(CellExecutionError) as failure:
+        NotebookClient(notebook, timeout=150, kernel_name="python3", resources=resources).execute()
+
+    printed = [[each.text for each in cell.outputs if each.get("name") == "stdout"] for cell in notebook.cells[1:]]
+    assert [said[-1].splitlines()[-1] for said in printed if said] == ["fork 2", "fork 2", "cpu_sim:0", "cpu_sim:0"]
+    assert "UnsupportedError" in failure.value.traceback
+    assert "has already used 'cpu_sim'" in failure.value.traceback
+    assert "restart the kernel, or strategy='ddp'" in failure.value.traceback
