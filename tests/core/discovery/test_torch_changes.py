@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 
 import pytest
 import torch
-from tests.core.lightning.corrections.replaced import writes_to_torch
+from tests.core.lightning.corrections.test_sole_table import writes_to_torch
 
 from northbridge.discovery.torch_changes import TORCH_CHANGES, TorchChange
 

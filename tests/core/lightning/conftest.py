@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +17,23 @@ from northbridge.backend import Backend
 from northbridge.capabilities import Claim
 from northbridge.discovery import current, declared, named
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.plugins.atomic_write import name_draft
 from northbridge_conformance.runs.processes import tells_of_a_launcher
 
 Build = Callable[..., Any]
 Claims = Callable[..., None]
+
+
+of_trainers, of_fabrics = (
+    pytest.mark.parametrize(
+        "namespace",
+        [each for each in NAMESPACES.values() if each.is_trainer == trains],
+        indirect=True,
+        ids=lambda namespace: namespace.name,
+    )
+    for trains in (True, False)
+)
+"""Let a test have the namespaces with a Trainer for its ``namespace``, or those with a Fabric."""
 
 
 @pytest.fixture(autouse=True)
@@ -107,3 +122,28 @@ def claims(run_on: Callable[[Backend], None]) -> Claims:
         run_on(replace(backend, capabilities=replace(backend.capabilities, **claims)))  # type: ignore[arg-type]  # claims
 
     return claim
+
+
+def killed_while_writing(target: Path, *, shards: bool = False) -> Path:
+    """Return the draft of a process that was killed while it wrote."""
+    child = os.fork()
+    if child == 0:
+        draft = name_draft(target)
+        if shards:
+            draft.mkdir()
+            draft = draft / "__0_0.distcp"
+        draft.write_bytes(b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    (draft,) = (each for each in target.parent.glob(f".{target.name}*.part") if f".{child}-" in each.name)
+    return draft
+
+
+def refusal(
+    kind: type[Exception], act: Callable[..., object], *args: Any, capability: str | None = None, **arguments: Any
+) -> str:
+    """Return what the error says that ``act`` raises with these arguments; it may name the ``capability`` too."""
+    with pytest.raises(kind) as caught:
+        act(*args, **arguments)
+    assert capability in (None, getattr(caught.value, "capability", None))
+    return str(caught.value)

@@ -1,4 +1,4 @@
-"""The blocks of a model, which are sharded one by one."""
+"""The blocks of a model, compiled or sharded one by one, and the backend that compiles them or a whole model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from lightning.fabric import Fabric
+from tests.core.lightning.conftest import refusal
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
@@ -15,6 +17,8 @@ import northbridge
 from northbridge import ArgumentsError, Backend, UnsupportedError, compile_blocks
 from northbridge.discovery import named
 from northbridge.lightning.blocks import named_blocks, repeated_blocks
+from northbridge.lightning.strategies import compilation
+from northbridge.lightning.strategies.compilation import choose_compiler, reject_compiler
 
 
 class Decoder(nn.Module):
@@ -56,17 +60,9 @@ def test_a_block_inside_of_a_block_is_left_to_it() -> None:
 
 
 def test_a_model_without_blocks_is_refused() -> None:
-    with pytest.raises(northbridge.ArgumentsError) as refusal:
-        northbridge.shard_blocks(nn.Linear(2, 2))
+    said = refusal(northbridge.ArgumentsError, northbridge.shard_blocks, nn.Linear(2, 2))
 
-    assert str(refusal.value) == "no block is named or repeated. Fix: fully_shard(layer)"
-
-
-of_compiled_blocks = [
-    pytest.mark.usefixtures("chip"),
-    pytest.mark.filterwarnings("ignore:.*:DeprecationWarning"),  # of what torch.compile imports
-    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),  # torch's, while it traces
-]
+    assert said == "no block is named or repeated. Fix: fully_shard(layer)"
 
 
 @pytest.fixture
@@ -77,6 +73,21 @@ def forgotten() -> Iterator[None]:
     yield
     torch.compiler.reset()
     counters.clear()
+
+
+def of_compiled_blocks(test: Any) -> Any:
+    """Let ``test`` compile on the chip, where nothing is compiled yet."""
+    for message in (
+        "ignore:.*:DeprecationWarning",  # of what torch.compile imports
+        "ignore:The .grad attribute of a Tensor:UserWarning",  # torch's, while it traces
+    ):
+        test = pytest.mark.filterwarnings(message)(test)
+    return pytest.mark.usefixtures("chip", "forgotten")(test)
+
+
+class Options(northbridge.Acceleration):
+    def compile_options(self) -> dict[str, Any]:
+        return {"fuse": True, "split": False}
 
 
 class Block(nn.Module):
@@ -110,10 +121,7 @@ def gradients(model: nn.Module) -> list[Tensor | None]:
     return [each.grad for each in model.parameters()]
 
 
-@pytest.mark.usefixtures("forgotten")
-@of_compiled_blocks[0]
-@of_compiled_blocks[1]
-@of_compiled_blocks[2]
+@of_compiled_blocks
 @pytest.mark.parametrize("container", [nn.ModuleList, lambda blocks: nn.Sequential(*blocks)], ids=["list", "sequence"])
 def test_equal_blocks_are_one_graph(container: Any) -> None:
     model = Model(container).to("cpu_sim")
@@ -128,10 +136,7 @@ def test_equal_blocks_are_one_graph(container: Any) -> None:
     assert list(model.state_dict()) == names
 
 
-@pytest.mark.usefixtures("forgotten")
-@of_compiled_blocks[0]
-@of_compiled_blocks[1]
-@of_compiled_blocks[2]
+@of_compiled_blocks
 def test_a_deeper_model_compiles_no_more() -> None:
     for depth in (2, 12):
         model = Model(depth=depth).to("cpu_sim")
@@ -141,53 +146,111 @@ def test_a_deeper_model_compiles_no_more() -> None:
     assert counters["stats"]["unique_graphs"] == 1  # the second model's blocks are the first's too
 
 
-@pytest.mark.usefixtures("forgotten")
-@of_compiled_blocks[0]
-@of_compiled_blocks[1]
-@of_compiled_blocks[2]
+@of_compiled_blocks
 def test_a_model_without_repeated_blocks_is_told() -> None:
-    with pytest.raises(ArgumentsError) as refused:
-        compile_blocks(nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)))
+    said = refusal(ArgumentsError, compile_blocks, nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)))
 
-    assert str(refused.value) == (
-        "Sequential has no block twice in one ModuleList or Sequential. Fix: torch.compile(model)"
-    )
+    assert said == "Sequential has no block twice in one ModuleList or Sequential. Fix: torch.compile(model)"
 
 
-@pytest.mark.usefixtures("forgotten")
-@of_compiled_blocks[0]
-@of_compiled_blocks[1]
-@of_compiled_blocks[2]
+@of_compiled_blocks
 def test_blocks_within_blocks_are_compiled_with_the_outer_one() -> None:
     inner = [nn.Sequential(Block(), Block()) for _ in range(3)]
 
     assert compile_blocks(nn.Sequential(*inner)) == 3
 
 
-@pytest.mark.usefixtures("forgotten")
-@of_compiled_blocks[0]
-@of_compiled_blocks[1]
-@of_compiled_blocks[2]
+@of_compiled_blocks
 @pytest.mark.parametrize("arguments", [{"backend": "inductor"}, {"mode": "reduce-overhead"}], ids=str)
 def test_a_backend_that_the_chip_lacks_is_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError, match="'cpu_sim' cannot compile with 'inductor'"):
         compile_blocks(Model(), **arguments)
 
 
-@pytest.mark.usefixtures("forgotten")
-@of_compiled_blocks[0]
-@of_compiled_blocks[1]
-@of_compiled_blocks[2]
+@of_compiled_blocks
 def test_an_unknown_option_is_refused(run_on: Callable[[Backend], None]) -> None:
-    class Options(northbridge.Acceleration):
-        def compile_options(self) -> dict[str, Any]:
-            return {"fuse": True, "split": False}
-
     run_on(replace(named.load("cpu_sim"), acceleration=Options()))
 
-    with pytest.raises(UnsupportedError) as refused:
-        compile_blocks(Model(), backend="aot_eager", options={"fuze": False})
+    said = refusal(UnsupportedError, compile_blocks, Model(), backend="aot_eager", options={"fuze": False})
 
+    assert said == "'aot_eager' of 'cpu_sim' has no option 'fuze'; did you mean 'fuse'? Fix: correct options="
+
+
+# --- The compiler of a whole model, and of a Fabric's
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """A chip held by this process, whose bridge names no backend that it lacks."""
+    chip = northbridge.load("cpu_sim")
+    bridge = type("OtherBridge", (type(chip.bridge),), {"missing_compile_backends": {}})()
+    other = replace(chip, bridge=bridge)
+    monkeypatch.setattr(compilation, "held", lambda: {other.name: other})
+    return other
+
+
+def test_torchs_own_is_refused_without_an_interface(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch._dynamo.device_interface.get_registered_device_interfaces", lambda: [("cpu", object)])
+
+    with pytest.raises(UnsupportedError) as refused:
+        reject_compiler(backend, {})
+
+    assert refused.value.capability == "compile"
     assert str(refused.value) == (
-        "'aot_eager' of 'cpu_sim' has no option 'fuze'; did you mean 'fuse'? Fix: correct options="
+        "'cpu_sim' cannot compile with 'inductor', torch's default: torch._dynamo"
+        " has no device interface for 'cpu_sim'. Fix: write"
+        " torch.compile(model, backend='aot_eager')"
     )
+
+
+def test_torchs_own_is_left_to_torch_where_it_knows_one(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [("cpu", object), (f"{backend.device.type}:0", object)]
+    monkeypatch.setattr("torch._dynamo.device_interface.get_registered_device_interfaces", lambda: known)
+
+    reject_compiler(backend, {})
+
+
+@pytest.mark.parametrize("arguments", [{}, {"dynamic": True}], ids=["nothing", "arguments for any backend"])
+def test_the_chips_own_is_taken_where_none_is_named(backend: Backend, arguments: dict[str, Any]) -> None:
+    module = torch.nn.Linear(1, 1, device=backend.device.type)
+
+    assert choose_compiler(module, arguments) == {**arguments, "backend": "aot_eager"}
+
+
+def test_unregistered_chip_compiler_is_told_not_replaced(backend: Backend) -> None:
+    backend.bridge.compile_backend = "acme_graphs"
+
+    with pytest.raises(UnsupportedError) as refused:
+        choose_compiler(torch.nn.Linear(1, 1, device=backend.device.type), {})
+
+    assert str(refused.value).startswith(
+        "'cpu_sim' compiles with 'acme_graphs', which torch does not have; found cudagraphs, "
+    )
+    assert str(refused.value).endswith(". Fix: leave torch.compile out")
+
+
+def test_what_another_device_holds_is_compiled_as_it_was(backend: Backend) -> None:
+    assert choose_compiler(torch.nn.Linear(1, 1), {}) == {}
+
+
+def test_options_of_another_backend_are_not_the_chips(backend: Backend) -> None:
+    reject_compiler(replace(backend, acceleration=Options()), {"backend": "eager", "options": {"anything": 1}})
+
+
+def test_options_are_left_alone_where_the_chip_lists_none(backend: Backend) -> None:
+    reject_compiler(backend, {"backend": "aot_eager", "options": {"anything": 1}})
+
+
+@pytest.mark.parametrize("reapply", [True, False], ids=["around the strategy", "inside the strategy"])
+def test_a_fabric_refuses_an_unknown_option(
+    monkeypatch: pytest.MonkeyPatch, run_on: Callable[[Backend], None], reapply: bool
+) -> None:
+    chip = replace(northbridge.load("cpu_sim"), acceleration=Options())
+    run_on(chip)
+    fabric = Fabric(accelerator="cpu_sim", devices=1)
+    fabric.launch()
+    monkeypatch.setattr(compilation, "held", lambda: {chip.name: chip})
+    model: Any = torch.compile(torch.nn.Linear(1, 1), backend="aot_eager", options={"fuss": 1})
+
+    with pytest.raises(UnsupportedError, match=r"has no option 'fuss'; did you mean 'fuse'\?"):
+        fabric.setup(model, _reapply_compile=reapply)

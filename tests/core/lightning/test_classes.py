@@ -1,4 +1,4 @@
-"""The classes that are combined for each namespace."""
+"""Lightning's namespaces, and the classes that are combined for each of them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import ast
 import importlib
 import inspect
 import pickle
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scripts import run_python
 
 from northbridge import lightning
+from northbridge.autoload import CONNECTORS
 from northbridge.lightning.classes import COMBINATIONS, Combination, classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
@@ -86,3 +89,27 @@ def test_no_class_statement_is_in_a_function() -> None:
     ]
 
     assert inner == []
+
+
+def test_autoload_watches_each_namespaces_connector() -> None:
+    namespaces = {importlib.import_module(connector): name for connector, name in CONNECTORS.items()}
+
+    assert {namespace.connector: name for name, namespace in NAMESPACES.items()} == namespaces
+
+
+def test_a_namespace_has_what_its_users_build(namespace: Namespace) -> None:
+    assert callable(getattr(importlib.import_module(namespace.name), namespace.host))
+    assert isinstance(getattr(namespace.connector, namespace.connector_class), type)
+
+
+def test_version_is_that_of_the_distribution(namespace: Namespace) -> None:
+    assert namespace.version == version(namespace.distributions[0])
+
+
+def test_describing_namespaces_imports_neither() -> None:
+    code = (
+        "import sys; from northbridge.lightning.namespaces import NAMESPACES; assert len(NAMESPACES) == 4;"
+        "print({'torch', 'lightning', 'pytorch_lightning', 'lightning_fabric'} & set(sys.modules))"
+    )
+
+    assert run_python("-c", code).stdout == "set()\n"

@@ -1,10 +1,15 @@
-"""A damaged checkpoint is one error with its path, or opens with values that are right or warned of."""
+"""A damaged checkpoint is one error with its path, or opens with values that are right or warned of.
+
+This file is also the script that reads damaged shards.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+import shutil
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -14,14 +19,16 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build
+from lightning.fabric import Fabric
+from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
+from tests.core.lightning.conftest import Build, refusal
 from tests.core.lightning.damage import damaged
 from tests.scripts import run_forked
+from torch.distributed.fsdp import fully_shard
 
 from northbridge.errors import CheckpointCodeError, CheckpointError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
-HERE = Path(__file__).parent
 CASES = 100
 
 
@@ -76,14 +83,14 @@ def test_damaged_file(archive: bool, weights_only: bool, namespace: Namespace, b
     assert ends["warned" if archive else "wrong"] > CASES / 20
 
 
+@pytest.mark.usefixtures("chip")
 @pytest.mark.parametrize("archive", [True, False])
-def test_model_of_damaged_file(archive: bool, trainer_namespace: Namespace, build: Build, tmp_path: Path) -> None:
+def test_model_of_damaged_file(archive: bool, trainer_namespace: Namespace, tmp_path: Path) -> None:
     file, kind = tmp_path / "last.ckpt", trainer_namespace.module("demos.boring_classes").BoringModel
     whole = kind().state_dict()
     parts = {"pytorch-lightning_version": "2.6.6", "state_dict": whole, "hyper_parameters": {}}
     torch.save(parts, file, _use_new_zipfile_serialization=archive)
     content, draw = file.read_bytes(), Random(f"{trainer_namespace.name} {archive}")
-    build(accelerator="cpu_sim", devices=1)  # loads the chip
     ends: Counter[str] = Counter()
 
     def read() -> dict[str, Any]:
@@ -105,10 +112,66 @@ def test_model_of_damaged_file(archive: bool, trainer_namespace: Namespace, buil
     assert ends["warned" if archive else "wrong"] > CASES / 20
 
 
+FILES = (".metadata", "meta.pt", "__0_0.distcp")
+
+
+def spread(net: Any, mesh: Any) -> Any:
+    fully_shard(net, mesh=mesh["data_parallel"])
+    return net
+
+
+def read_shards(folder: Path, fabric: Fabric, net: Any, optimizer: Any, weight: torch.Tensor) -> str:
+    """Return how it ended: with the error, or with values that are right or warned of, or wrong ones."""
+    with torch.no_grad():
+        net.weight.zero_()
+    state: dict[str, Any] = {"net": net, "optimizer": optimizer, "epoch": 0}
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            fabric.load(folder, state)
+        except CheckpointError as error:
+            return "refused" if str(error).startswith(f"{folder} could not be read") else f"without its name: {error}"
+        except ValueError as error:  # Lightning's own, of a folder without meta.pt
+            return "refused" if "does not point to a valid checkpoint" in str(error) else f"raw: {error!r}"
+        except BaseException as error:  # noqa: BLE001 - what is counted
+            return f"raw: {error!r}"
+    if any(f"the checkpoint {folder} is damaged: " in str(each.message) for each in warned):
+        return "warned"
+    return "right" if torch.equal(net.weight.full_tensor().cpu(), weight) and state["epoch"] == 3 else "wrong"
+
+
+def damage_shards(seed: str, cases: str) -> None:
+    """Read checkpoints of shards that are damaged in one place, on one device of cpu_sim; write what came of each."""
+    draw = Random(int(seed))
+    fabric = Fabric(accelerator="cpu_sim", devices=1, strategy=ModelParallelStrategy(spread, 1, 1))
+    fabric.launch()
+    net: Any = fabric.setup_module(torch.nn.Linear(8, 8))
+    optimizer: Any = fabric.setup_optimizers(torch.optim.SGD(net.parameters(), 0.1, momentum=0.9))
+    fabric.backward(net(torch.ones(1, 8, device=fabric.device)).sum())
+    optimizer.step()
+    weight = net.weight.full_tensor().cpu().clone()
+    parts = (fabric, net, optimizer, weight)
+    fabric.save("whole", {"net": net, "optimizer": optimizer, "epoch": 3})
+    found = {"whole": read_shards(Path("whole"), *parts)}
+    for number in range(int(cases)):
+        name = FILES[number % len(FILES)]
+        folder = Path(f"{number}-{name.strip('.')}")
+        shutil.copytree("whole", folder)
+        (folder / name).unlink()
+        if number >= len(FILES):
+            (folder / name).write_bytes(damaged(Path("whole", name).read_bytes(), draw))
+        found[folder.name] = read_shards(folder, *parts)
+        shutil.rmtree(folder)
+    Path("found.json").write_text(json.dumps(found))
+
+
 def test_damaged_shards(tmp_path: Path) -> None:
     """Every part of a folder of shards, lost or damaged."""
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parents[2]), os.environ.get("PYTHONPATH", "")])}
-    ran = run_forked(HERE / "damage_shards.py", "1", "60", folder=tmp_path, environ=environ)
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]),
+    }
+    ran = run_forked(Path(__file__), "1", "60", folder=tmp_path, environ=environ)
     assert ran.status == 0, ran.said
 
     found = json.loads((tmp_path / "found.json").read_text())
@@ -170,10 +233,9 @@ def test_unreadable_pickle_protocol_is_named(
     file = tmp_path / "last.ckpt"
     torch.save({"weight": torch.ones(3), "more": more}, file, pickle_protocol=protocol)
 
-    with pytest.raises(CheckpointCodeError) as raised:
-        read(file, weights_only=True)
+    said = refusal(CheckpointCodeError, read, file, weights_only=True)
 
-    assert str(raised.value) == (
+    assert said == (
         f"{file} has pickle protocol {protocol}, which weights_only=True cannot read. Fix: weights_only=False"
         " if you trust it, or torch.save(…, pickle_protocol=2)"
     )
@@ -211,3 +273,7 @@ def test_what_no_trainer_can_restore_is_one_error(
                 type(model).load_from_checkpoint(given)
             named = "the given file" if isinstance(given, io.BytesIO) else str(file)
             assert str(raised.value) == said.replace(str(file), named)
+
+
+if __name__ == "__main__":
+    damage_shards(*sys.argv[1:])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.killed_saves import killed_while_writing
+from tests.core.lightning.conftest import killed_while_writing
 from tests.scripts import run_forked
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tests.core.conftest import Install
-from tests.core.lightning.conftest import Build, Claims
+from tests.core.lightning.conftest import Build, Claims, of_fabrics, refusal
 
 import northbridge
 from northbridge.capabilities import no
@@ -20,7 +20,7 @@ from northbridge.discovery.named import load
 from northbridge.errors import HardwareMissingError, SoftwareMissingError, UnsupportedError, WrongDeviceError
 from northbridge.lightning.accelerators import accelerator as room
 from northbridge.lightning.accelerators.accelerator import assert_autograd_serves
-from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.namespaces import Namespace
 
 
 @pytest.fixture
@@ -82,10 +82,9 @@ def test_statistics_that_are_denied_are_refused(accelerator_class: Any, claims: 
 def test_hardware_that_is_absent_is_our_error_before_lightnings(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(load("cpu_sim").bridge), "detect", lambda bridge: 0)
 
-    with pytest.raises(HardwareMissingError) as refusal:
-        build(accelerator="cpu_sim")
+    said = refusal(HardwareMissingError, build, accelerator="cpu_sim")
 
-    assert str(refusal.value) == ("accelerator='cpu_sim': no hardware. Fix: see `northbridge list`")
+    assert said == "accelerator='cpu_sim': no hardware. Fix: see `northbridge list`"
 
 
 def test_devices_that_are_absent_are_refused(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,10 +139,9 @@ def test_its_statistics_are_a_fresh_dictionary_of_numbers(accelerator_class: Any
 def test_a_device_of_another_kind_is_refused(accelerator_class: Any) -> None:
     accelerator = accelerator_class("cpu_sim")
 
-    with pytest.raises(WrongDeviceError) as refusal:
-        accelerator.setup_device(torch.device("cpu"))
+    said = refusal(WrongDeviceError, accelerator.setup_device, torch.device("cpu"))
 
-    assert str(refusal.value) == (
+    assert said == (
         "accelerator='cpu_sim', but the strategy's root device is 'cpu'. Fix: leave strategy="
         " out, or give it a 'cpu_sim' device"
     )
@@ -156,12 +154,9 @@ def test_taking_a_second_device_is_refused(namespace: Namespace, accelerator_cla
     accelerator.acquire(first, local_rank=0, world_size=1)
     accelerator.setup_device(first)
 
-    with pytest.raises(WrongDeviceError) as refusal:
-        accelerator.acquire(second, local_rank=0, world_size=1)
+    said = refusal(WrongDeviceError, accelerator.acquire, second, local_rank=0, world_size=1)
 
-    assert str(refusal.value) == (
-        f"this {namespace.host} holds device 0 of 'cpu_sim', not 1. Fix: build another {namespace.host}"
-    )
+    assert said == f"this {namespace.host} holds device 0 of 'cpu_sim', not 1. Fix: build another {namespace.host}"
 
 
 def test_the_seed_reaches_a_chip_that_is_loaded_later(accelerator_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,9 +212,7 @@ USES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "namespace", [each for each in NAMESPACES.values() if not each.is_trainer], indirect=True, ids=str
-)
+@of_fabrics
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_a_fabric_takes_its_device_where_it_is_used(build: Build, use: Callable[[Any], Any]) -> None:
     """On one device it need not be launched."""
@@ -263,10 +256,9 @@ def test_a_missing_package_is_told_from_a_missing_chip(monkeypatch: pytest.Monke
         room.load_with_hardware("cpu_sim")
 
     monkeypatch.setattr(type(bridge), "package", "torch_hal9000.chip")
-    with pytest.raises(SoftwareMissingError) as caught:
-        room.load_with_hardware("cpu_sim")
+    said = refusal(SoftwareMissingError, room.load_with_hardware, "cpu_sim")
 
-    assert str(caught.value) == (
+    assert said == (
         f"{describe('cpu_sim')}: its software 'torch_hal9000.chip' is not installed. Fix: install the vendor's package"
     )
 
@@ -293,10 +285,9 @@ def test_missing_software_is_told_in_the_bridges_words(monkeypatch: pytest.Monke
     monkeypatch.setattr(bridge, "detect", lambda self: 0)
     monkeypatch.setattr(bridge, "missing", lambda self: "this torch was built without it. Fix: another", raising=False)
 
-    with pytest.raises(SoftwareMissingError) as caught:
-        room.load_with_hardware("cpu_sim")
+    said = refusal(SoftwareMissingError, room.load_with_hardware, "cpu_sim")
 
-    assert str(caught.value) == f"{describe('cpu_sim')}: this torch was built without it. Fix: another"
+    assert said == f"{describe('cpu_sim')}: this torch was built without it. Fix: another"
 
 
 def test_missing_software_is_told_from_no_device(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,9 +368,9 @@ def test_an_early_question_for_the_accelerator_is_named(monkeypatch: pytest.Monk
     chip = northbridge.load("cpu_sim")
     monkeypatch.setattr(torch.autograd, "grad", fail)
 
-    with pytest.raises(northbridge.SoftwareLoadError) as told:
-        assert_autograd_serves(chip, 0)
-    assert str(told.value) == (
+    said = refusal(northbridge.SoftwareLoadError, assert_autograd_serves, chip, 0)
+
+    assert said == (
         "torch was asked for its accelerator before 'cpu_sim' was loaded, and keeps its answer. Fix: `import"
         " northbridge; northbridge.load('cpu_sim')` at the top of the script"
     )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from lightning.pytorch import Trainer
+from tests.core.lightning.conftest import refusal
 
 from northbridge.errors import DevicesError
 from northbridge.lightning.accelerators.device_indices import parse_devices
@@ -55,10 +56,7 @@ def test_each_form_of_devices_is_read_as_by_lightning(devices: object, indices: 
     ],
 )
 def test_devices_that_are_not_there_are_refused_with_what_is(devices: object, count: int, message: str) -> None:
-    with pytest.raises(DevicesError) as refusal:
-        parse_devices(devices, count=count, name="acme")
-
-    assert str(refusal.value) == message
+    assert refusal(DevicesError, parse_devices, devices, count=count, name="acme") == message
 
 
 def test_refusal_of_many_devices_is_short() -> None:
@@ -93,10 +91,9 @@ def test_no_machine_has_as_many_processes(devices: int | str) -> None:
     [0, -2, "0", "-3", True, False, None, 1.0, {0, 1}, [], (), "", ",", "two", "1.5", "0;1", [0, "1"], [True], [0.0]],
 )
 def test_nonsense_is_refused_with_what_could_be_written(devices: object) -> None:
-    with pytest.raises(DevicesError) as refusal:
-        parse_devices(devices, count=3, name="acme")
+    said = refusal(DevicesError, parse_devices, devices, count=3, name="acme")
 
-    assert str(refusal.value) == (
+    assert said == (
         f"devices={devices!r} is not a choice of devices of 'acme'. Fix: a number of devices (2), their indices"
         " ([0, 1] or '0,1'), or 'auto' or -1 for all"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bench.plugin import announce
 from tests.core.conftest import Site
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, refusal
 
 from northbridge import Backend, Bridge, Capabilities, Collective, Device, process_record
 from northbridge.discovery import declared, installed
@@ -173,10 +173,9 @@ def test_two_present_backends_are_an_error(add: Add, brought_up: list[str]) -> N
     add("apex", cards=1)
     add("acme", cards=8)
 
-    with pytest.raises(AmbiguousAcceleratorError) as refusal:
-        choose_auto(lambda: "cpu")
+    said = refusal(AmbiguousAcceleratorError, choose_auto, lambda: "cpu")
 
-    assert str(refusal.value) == ("accelerator='auto' found acme and apex. Fix: accelerator='acme'")
+    assert said == "accelerator='auto' found acme and apex. Fix: accelerator='acme'"
     assert brought_up == []
 
 

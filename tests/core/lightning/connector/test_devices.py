@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch.strategies import DDPStrategy
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, refusal
 
 from northbridge.errors import DevicesError, WrongDeviceError
 from northbridge.launch import ray_worker
@@ -90,9 +90,9 @@ def test_root_device_of_a_users_class_is_kept(build: Build, worker: Worker) -> N
 def test_rays_strategy_refuses_other_devices(build: Build, worker: Worker, devices: Any) -> None:
     worker([4])
 
-    with pytest.raises(DevicesError) as caught:
-        build(accelerator="cpu_sim", devices=devices, strategy=RaysStrategy())
-    assert str(caught.value) == f"devices={devices!r}: Ray gave device 4. Fix: devices='auto'"
+    said = refusal(DevicesError, build, accelerator="cpu_sim", devices=devices, strategy=RaysStrategy())
+
+    assert said == f"devices={devices!r}: Ray gave device 4. Fix: devices='auto'"
 
 
 def test_rays_strategy_refuses_its_own_list(build: Build, worker: Worker) -> None:
@@ -106,9 +106,9 @@ def test_rays_strategy_refuses_its_own_list(build: Build, worker: Worker) -> Non
 def test_worker_with_two_devices_is_told_that_one_would_idle(build: Build, worker: Worker) -> None:
     worker([4, 5])
 
-    with pytest.raises(DevicesError) as caught:
-        build(accelerator="cpu_sim", devices="auto", strategy=RaysStrategy())
-    assert str(caught.value) == ("Ray gave this worker 2 devices for one rank. Fix: ask for 1")
+    said = refusal(DevicesError, build, accelerator="cpu_sim", devices="auto", strategy=RaysStrategy())
+
+    assert said == "Ray gave this worker 2 devices for one rank. Fix: ask for 1"
 
 
 def test_selected_device_of_another_worker_is_an_error(
@@ -118,9 +118,9 @@ def test_selected_device_of_another_worker_is_an_error(
     strategy = build(accelerator="cpu_sim", devices="auto", strategy=RaysStrategy()).strategy
     monkeypatch.setattr(type(strategy.backend.device), "select", lambda *_: torch.cpu_sim.set_device(0))  # type: ignore[attr-defined]
 
-    with pytest.raises(WrongDeviceError) as caught:
-        strategy.acquire_device()
-    assert str(caught.value) == ("'cpu_sim' selected device 0, but this Ray worker holds 4. Fix: its select()")
+    said = refusal(WrongDeviceError, strategy.acquire_device)
+
+    assert said == "'cpu_sim' selected device 0, but this Ray worker holds 4. Fix: its select()"
 
 
 @pytest.mark.parametrize(("devices", "found"), [("auto", [2, 3]), (-1, [2, 3]), (1, [2]), (2, [2, 3]), ([3], [3])])
@@ -137,9 +137,9 @@ def test_trial_has_the_devices_that_ray_counts(build: Build, worker: Worker, dev
 def test_trial_refuses_devices_of_others(build: Build, worker: Worker, devices: Any) -> None:
     worker([2, 3])
 
-    with pytest.raises(DevicesError) as caught:
-        build(accelerator="cpu_sim", devices=devices)
-    assert str(caught.value) == f"devices={devices!r}: Ray gave device 2, 3. Fix: devices='auto'"
+    said = refusal(DevicesError, build, accelerator="cpu_sim", devices=devices)
+
+    assert said == f"devices={devices!r}: Ray gave device 2, 3. Fix: devices='auto'"
 
 
 def test_worker_without_counted_devices_is_left_alone(build: Build, worker: Worker) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, of_trainers
 
 import northbridge
 from northbridge.backend import Backend
 from northbridge.device import Device
 from northbridge.discovery.named import load
 from northbridge.lightning.accelerators import accelerator
-from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.namespaces import Namespace
 
 
 class TestCompleteDevice:
@@ -103,10 +103,6 @@ def test_lightning_empties_the_chips_cache(lightnings: Any, backend: Backend) ->
     assert backend.device.emptied == 1
 
 
-TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
-of_signals = pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
-
-
 class Launcher:
     """Hears what the ranks that were started as scripts would."""
 
@@ -132,7 +128,7 @@ def receive_sigterm(trainer: Any) -> None:
     trainer._signal_connector._sigterm_notifier_fn(signal.SIGTERM, None)
 
 
-@of_signals
+@of_trainers
 def test_a_rank_that_trains_takes_note_and_says_so_once(trainer: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "northbridge"):
         receive_sigterm(trainer)
@@ -144,7 +140,7 @@ def test_a_rank_that_trains_takes_note_and_says_so_once(trainer: Any, caplog: py
     assert not trainer.received_sigterm  # else this rank would leave the others alone in their next collective
 
 
-@of_signals
+@of_trainers
 def test_a_rank_that_evaluates_ends_at_its_next_batch(trainer: Any) -> None:
     trainer.validating = True
 
@@ -153,7 +149,7 @@ def test_a_rank_that_evaluates_ends_at_its_next_batch(trainer: Any) -> None:
     assert trainer.received_sigterm
 
 
-@of_signals
+@of_trainers
 @pytest.mark.parametrize("noted", [True, False])
 def test_ranks_end_between_batches_if_one_had_a_signal(
     namespace: Namespace, trainer: Any, noted: bool, monkeypatch: pytest.MonkeyPatch
@@ -178,23 +174,7 @@ def test_ranks_end_between_batches_if_one_had_a_signal(
     assert asked == [(False, False)]
 
 
-@of_signals
-def test_requeued_rank_leaves_the_writing_to_all_ranks(
-    trainer: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    saved: list[str] = []
-    monkeypatch.setattr(trainer, "save_checkpoint", saved.append)
-
-    with caplog.at_level(logging.WARNING, "northbridge"):
-        trainer._signal_connector._slurm_sigusr_handler_fn(signal.SIGUSR1, None)
-
-    said = f"rank 0 received signal {signal.SIGUSR1:d}: the ranks write a checkpoint after this batch"
-    assert [each.getMessage() for each in caplog.records] == [said]
-    assert trainer.strategy.requeue_noted
-    assert not saved
-
-
-@of_signals
+@of_trainers
 def test_a_run_of_lightnings_own_keeps_lightnings_handler(build: Build) -> None:
     trainer = build(accelerator="cpu", devices=2)
     trainer.strategy._launcher = Launcher()
@@ -206,7 +186,7 @@ def test_a_run_of_lightnings_own_keeps_lightnings_handler(build: Build) -> None:
     assert trainer.strategy.launcher.sent == [signal.SIGTERM]
 
 
-@of_signals
+@of_trainers
 def test_a_run_of_one_rank_keeps_lightnings_handler(build: Build) -> None:
     trainer = build(accelerator="cpu_sim", devices=1)
     trainer.training = True

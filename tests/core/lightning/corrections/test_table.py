@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from packaging.version import Version
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, refusal
 from tests.scripts import run_python
 
-from northbridge.errors import BackendDisabledError
+from northbridge import process_record
+from northbridge.errors import BackendDisabledError, SettingsError
 from northbridge.lightning.corrections import table
 from northbridge.lightning.corrections.table import CORRECTIONS, Correction, reason_against, register
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
@@ -38,31 +39,22 @@ def owner(namespace: Namespace, row: Correction) -> Any:
 
 
 @pytest.mark.parametrize("row", CORRECTIONS, ids=lambda row: f"{row.name}-{row.hosts[0]}")
-def test_every_row_names_a_function_of_this_lightning(row: Correction) -> None:
-    for namespace in NAMESPACES.values():
-        if namespace.host in row.hosts:
-            found = getattr(owner(namespace, row), row.name)
-            if row.parameters is None:
-                assert not inspect.isroutine(found)
-                continue
-            function = inspect.unwrap(found)
-            assert function.__module__.startswith((namespace.name, namespace.fabric))  # some it knows from there
-            assert tuple(inspect.signature(function).parameters) == row.parameters
-
-
-@pytest.mark.parametrize("row", CORRECTIONS, ids=lambda row: f"{row.name}-{row.hosts[0]}")
-def test_every_row_says_why_and_for_which_releases(row: Correction) -> None:
+def test_every_row_is_in_place_with_its_reason_and_releases(row: Correction) -> None:
     assert len(row.reason.split()) > 3
     assert Version("2.4.0") <= Version(row.first) <= Version("2.6.6")
     assert row.until is None or Version(row.first) < Version(row.until)
-
-
-@pytest.mark.parametrize("row", CORRECTIONS, ids=lambda row: f"{row.name}-{row.hosts[0]}")
-def test_every_row_is_in_place_and_carries_its_reason(row: Correction) -> None:
     for namespace in NAMESPACES.values():
-        if namespace.host in row.hosts:
-            namespace.connector  # noqa: B018 - imports the namespace, which corrects it
-            assert getattr(owner(namespace, row), row.name)._northbridge_reason == row.reason
+        if namespace.host not in row.hosts:
+            continue
+        namespace.connector  # noqa: B018 - imports the namespace, which corrects it
+        found = getattr(owner(namespace, row), row.name)
+        assert found._northbridge_reason == row.reason
+        if row.parameters is None:
+            assert not inspect.isroutine(found)
+            continue
+        function = inspect.unwrap(found)
+        assert function.__module__.startswith((namespace.name, namespace.fabric))  # some it knows from there
+        assert tuple(inspect.signature(function).parameters) == row.parameters
 
 
 # --- Which Lightning is served
@@ -149,6 +141,28 @@ def test_a_backend_switched_off_after_registration_is_an_error(build: Build, mon
         build(accelerator="cpu_sim")
 
     assert str(refusal.value).endswith(" is disabled. Fix: remove 'cpu_sim' from NORTHBRIDGE_DISABLE")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "meant"),
+    [
+        ("NORTHBRIDGE_DETECT_TIMEOUT", "abc", "a number of seconds above 0"),
+        ("NORTHBRIDGE_DISABLE", "true", "is not 1 (all), or names"),
+        ("NORTHBRIDGE_SIMLATE", "cpu_sim", "did you mean NORTHBRIDGE_SIMULATE?"),
+    ],
+)
+def test_a_wrong_setting_is_told_when_a_backend_is_asked_for(
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, meant: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(process_record, "_entries", [])
+
+    register(namespace.name)
+
+    said = refusal(SettingsError, build, accelerator="cpu_sim")
+    assert said.startswith(f"{variable}={value!r} is not")
+    assert meant in said
+    assert "wrong setting" in [entry.outcome for entry in record()]
 
 
 # --- In a process of its own, where no namespace has been corrected yet
@@ -373,20 +387,3 @@ def test_disabled_backend_is_not_registered_and_says_so() -> None:
         " from NORTHBRIDGE"
     )
     assert ["cpu_sim", "off", "NORTHBRIDGE_DISABLE names it"] in entries
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "meant"),
-    [
-        ("NORTHBRIDGE_DETECT_TIMEOUT", "abc", "a number of seconds above 0"),
-        ("NORTHBRIDGE_DISABLE", "true", "is not 1 (all), or names"),
-        ("NORTHBRIDGE_SIMLATE", "cpu_sim", "did you mean NORTHBRIDGE_SIMULATE?"),
-    ],
-)
-def test_a_wrong_setting_is_told_when_a_backend_is_asked_for(variable: str, value: str, meant: str) -> None:
-    corrected, registered, said, entries = run(SWITCHED_OFF, **{variable: value})
-
-    assert (corrected, registered) == (True, True)
-    assert said.startswith(f"SettingsError: {variable}={value!r} is not")
-    assert meant in said
-    assert "wrong setting" in [outcome for _, outcome, _ in entries]

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.core.lightning.killed_saves import killed_while_writing
+from tests.core.lightning.conftest import killed_while_writing
 
 from northbridge.lightning.plugins import atomic_write
 from northbridge.lightning.plugins.atomic_write import draft_of, name_draft, put_in_place, remove_left

@@ -7,8 +7,6 @@ import pickle
 import resource
 import signal
 import stat
-import subprocess
-import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -19,17 +17,15 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, of_fabrics, of_trainers
 from tests.scripts import run_forked, run_python
 
 from northbridge.discovery import current
 from northbridge.errors import CheckpointError
-from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
 
 pytestmark = pytest.mark.usefixtures("chip")
-
-TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 
 class Pair(NamedTuple):
@@ -214,14 +210,6 @@ def test_a_tensor_that_is_on_the_cpu_already_is_itself() -> None:
     assert to_cpu([tensor])[0] is tensor
 
 
-def test_the_file_opens_where_only_plain_tensors_are_allowed(tmp_path: Path, checkpoint_io: Any) -> None:
-    checkpoint_io.save_checkpoint({"weight": torch.ones(2, device="cpu_sim:1")}, tmp_path / "last.ckpt")
-
-    opened = torch.load(tmp_path / "last.ckpt", weights_only=True)
-
-    assert opened["weight"].device.type == "cpu"
-
-
 def test_the_users_own_gets_cpu_tensors_too(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     stock = namespace.fabric_module("plugins.io.torch_io").TorchCheckpointIO()
     strategy = build(accelerator="cpu_sim", devices=1, plugins=[stock]).strategy
@@ -239,48 +227,10 @@ def test_the_users_own_gets_cpu_tensors_too(namespace: Namespace, build: Build, 
 # --- Whole or not at all
 
 
-class Unpicklable:
-    def __reduce__(self) -> tuple[object, ...]:
-        raise RuntimeError("this object does not pickle")
-
-
-def test_exception_while_saving_leaves_the_old_file(tmp_path: Path, checkpoint_io: Any) -> None:
-    target = tmp_path / "last.ckpt"
-    checkpoint_io.save_checkpoint({"epoch": 1}, target)
-
-    with pytest.raises(RuntimeError, match="this object does not pickle"):
-        checkpoint_io.save_checkpoint({"epoch": Unpicklable()}, target)
-
-    assert torch.load(target, weights_only=True) == {"epoch": 1}
-    assert list(tmp_path.iterdir()) == [target]
-
-
-KILLED = """
-import os, signal, sys
-import lightning.fabric, torch
-from northbridge.lightning.fabric import CheckpointIO
-
-class Deadly:
-    def __reduce__(self):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-CheckpointIO().save_checkpoint({"epoch": 2, "more": Deadly()}, sys.argv[1])
-"""
-
-
 def run(folder: Path, program: str, *arguments: str) -> int:
     """Return the exit code of a program, in a fork of a process that has Lightning."""
     (folder / "program.py").write_text(program)
     return run_forked(folder / "program.py", *arguments, folder=folder).status
-
-
-def test_killed_process_leaves_the_old_file(tmp_path: Path) -> None:
-    target = tmp_path / "last.ckpt"
-    torch.save({"epoch": 1}, target)
-
-    assert run(tmp_path, KILLED, str(target)) == -signal.SIGKILL
-    assert torch.load(target, weights_only=True) == {"epoch": 1}
-    assert list(tmp_path.glob("*.ckpt")) == [target]
 
 
 # The system kills who writes on beyond a size, in the middle of that write.
@@ -432,7 +382,7 @@ def test_weights_only_lets_no_code_of_a_checkpoint_run(tmp_path: Path, checkpoin
     RAN.clear()
 
 
-@pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
+@of_trainers
 def test_async_checkpoint_io_writes_through_ours(namespace: Namespace, build: Build) -> None:
     wrapping = namespace.module("plugins.io").AsyncCheckpointIO()
     strategy = build(accelerator="cpu_sim", devices=1, plugins=[wrapping]).strategy
@@ -456,13 +406,14 @@ if __name__ == "__main__":
 def test_spawning_process_saves_after_its_ranks(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SPAWNED)
 
-    subprocess.run([sys.executable, "train.py", "last.ckpt"], cwd=tmp_path, timeout=120, check=True)
+    ran = run_forked(tmp_path / "train.py", "last.ckpt", folder=tmp_path)
 
+    assert ran.status == 0, ran.said
     assert "layer.weight" in torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]
 
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # Lightning's, of torch
-@pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
+@of_trainers
 def test_a_trainer_that_has_trained_can_be_pickled(namespace: Namespace, build: Build) -> None:
     demos: Any = namespace.module("demos.boring_classes")
     trainer = build(accelerator="cpu_sim", devices=1, fast_dev_run=1)
@@ -546,11 +497,7 @@ def test_a_path_on_another_file_system_is_lightnings_affair(checkpoint_io: Any) 
     assert opened["weight"].device.type == "cpu"
 
 
-@pytest.mark.parametrize(
-    "namespace",
-    [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer],
-    ids=lambda namespace: namespace.name,
-)
+@of_fabrics
 def test_a_fabric_gives_a_users_io_its_arguments_by_name(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     seen: list[Any] = []
 
@@ -564,7 +511,7 @@ def test_a_fabric_gives_a_users_io_its_arguments_by_name(namespace: Namespace, b
     assert seen == [(["net"], "last.ckpt", None)]
 
 
-@pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
+@of_trainers
 def test_a_strategy_reads_a_checkpoint_without_a_model(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     torch.save({"state_dict": {}}, tmp_path / "last.ckpt")
     strategy = build(accelerator="cpu_sim", devices=1).strategy

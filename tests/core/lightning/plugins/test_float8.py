@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
 from collections.abc import Mapping
 from importlib import import_module
@@ -13,10 +14,10 @@ from typing import Any
 import pytest
 import torch
 from lightning.fabric import Fabric
-from tests.core.lightning.conftest import Build, Claims
+from tests.core.lightning.conftest import Build, Claims, refusal
 from tests.core.lightning.plugins.test_precision import precision_of
 from tests.engines import needs_engines, with_engines
-from tests.scripts import run_script
+from tests.scripts import run_forked
 from torch import nn
 
 import northbridge
@@ -177,10 +178,9 @@ def test_layers_are_left_out_by_name_pattern_or_function(skip: Any, left: list[s
 
 
 def test_a_name_that_no_module_has_is_an_error() -> None:
-    with pytest.raises(northbridge.ArgumentsError) as caught:
-        convert_linears(model(), Rounding(), None, ["haed"])
+    said = refusal(northbridge.ArgumentsError, convert_linears, model(), Rounding(), None, ["haed"])
 
-    assert str(caught.value) == "Float8Precision(skip=…): the model has no module 'haed'. Did you mean 'head'?"
+    assert said == "Float8Precision(skip=…): the model has no module 'haed'. Did you mean 'head'?"
 
 
 def test_a_skip_that_is_one_string_is_an_error() -> None:
@@ -193,10 +193,9 @@ def test_a_skip_that_is_one_string_is_an_error() -> None:
 def test_a_model_without_a_fitting_layer_is_an_error(build: Build) -> None:
     plugin = precision_of(build(accelerator="cpu_sim", devices=1, precision="transformer-engine"))
 
-    with pytest.raises(northbridge.UnsupportedError) as caught:
-        plugin.convert_module(nn.Sequential(nn.Linear(5, 16)))
+    said = refusal(northbridge.UnsupportedError, plugin.convert_module, nn.Sequential(nn.Linear(5, 16)))
 
-    assert str(caught.value) == (
+    assert said == (
         "no layer of Sequential can be trained in float8: it has 0 (5 x 16, not multiples of 16). Fix: multiples of 16"
         " for the features of its layers, or precision='bf16-mixed'"
     )
@@ -249,23 +248,26 @@ def test_a_module_brings_its_precision_to_a_run(name: str) -> None:
 
 
 def test_requested_float8_keeps_other_precisions() -> None:
-    with pytest.raises(northbridge.ArgumentsError) as caught:
-        asked_for(NAMESPACES["lightning.pytorch"], northbridge.Float8Precision(), precision="64-true")
+    said = refusal(
+        northbridge.ArgumentsError,
+        asked_for,
+        NAMESPACES["lightning.pytorch"],
+        northbridge.Float8Precision(),
+        precision="64-true",
+    )
 
-    assert str(caught.value) == (
+    assert said == (
         "LightningModule is to run in float8, and its Trainer has DoublePrecision. Fix: leave precision=, plugins= and"
         " strategy= out"
     )
 
 
 def test_float8_is_asked_for_a_whole_module() -> None:
-    with pytest.raises(northbridge.ArgumentsError) as caught:
-        asked_for(NAMESPACES["lightning.pytorch"], northbridge.Float8Precision(), part=True)
-
-    assert (
-        str(caught.value)
-        == "'net' is to run in float8, and is a part of LightningModule. Fix: convert the whole module"
+    said = refusal(
+        northbridge.ArgumentsError, asked_for, NAMESPACES["lightning.pytorch"], northbridge.Float8Precision(), part=True
     )
+
+    assert said == "'net' is to run in float8, and is a part of LightningModule. Fix: convert the whole module"
 
 
 @pytest.mark.parametrize("own", [None, northbridge.Float8Precision("emulating")])
@@ -274,10 +276,9 @@ def test_fabric_without_requested_float8_fails(own: Any) -> None:
     asked: Any = northbridge.Float8Precision()
     asked.use_for(net)
 
-    with pytest.raises(northbridge.ArgumentsError) as caught:
-        Fabric(accelerator="cpu_sim", devices=1, plugins=own).setup_module(net)
+    said = refusal(northbridge.ArgumentsError, Fabric(accelerator="cpu_sim", devices=1, plugins=own).setup_module, net)
 
-    assert str(caught.value) == (
+    assert said == (
         "Sequential is to run in float8, and this run does not have its plugin. Fix: give it to the Fabric or Trainer:"
         " plugins=[…]"
     )
@@ -296,10 +297,9 @@ def test_a_sharded_layer_is_an_error_unless_it_stays() -> None:
         if isinstance(each, nn.Linear):
             each.weight = nn.Parameter(each.weight.detach().as_subclass(Sharded))
 
-    with pytest.raises(northbridge.UnsupportedError) as caught:
-        convert_linears(net, Rounding(), None, ())
+    said = refusal(northbridge.UnsupportedError, convert_linears, net, Rounding(), None, ())
 
-    assert str(caught.value) == (
+    assert said == (
         "the layer '0' is sharded already, so it cannot be trained in float8. Fix: in configure_model(), before"
         " sharding: self.trainer.precision_plugin.convert_module(self)"
     )
@@ -351,31 +351,33 @@ def test_a_chip_that_denies_it_refuses(build: Build, claims: Claims, written: di
     arguments = written if "precision" in written else {"plugins": northbridge.Float8Precision()}
     asked = written.get("plugins", "precision='transformer-engine'")
 
-    with pytest.raises(northbridge.UnsupportedError) as caught:
-        build(accelerator="cpu_sim", devices=1, **arguments)
-
-    assert str(caught.value) == (
-        f"{asked}: 'cpu_sim' has no float8: its matrix unit has none. Fix: precision='bf16-mixed'"
+    said = refusal(
+        northbridge.UnsupportedError, build, accelerator="cpu_sim", devices=1, **arguments, capability="float8"
     )
-    assert caught.value.capability == "float8"
+
+    assert said == f"{asked}: 'cpu_sim' has no float8: its matrix unit has none. Fix: precision='bf16-mixed'"
 
 
 def test_a_chip_without_an_engine_refuses(build: Build, engines: dict[str, northbridge.Float8Engine]) -> None:
     engines.clear()
 
-    with pytest.raises(northbridge.UnsupportedError) as caught:
-        build(accelerator="cpu_sim", devices=1, precision="transformer-engine")
-
-    assert str(caught.value) == (
-        "float8 training does not run on 'cpu_sim': it offers no engine. Fix: precision='bf16-mixed'"
+    said = refusal(
+        northbridge.UnsupportedError, build, accelerator="cpu_sim", devices=1, precision="transformer-engine"
     )
+
+    assert said == "float8 training does not run on 'cpu_sim': it offers no engine. Fix: precision='bf16-mixed'"
 
 
 def test_an_unknown_engine_is_refused_with_those_that_there_are(build: Build) -> None:
-    with pytest.raises(northbridge.UnsupportedError) as caught:
-        build(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Precision("nvidia"))
+    said = refusal(
+        northbridge.UnsupportedError,
+        build,
+        accelerator="cpu_sim",
+        devices=1,
+        plugins=northbridge.Float8Precision("nvidia"),
+    )
 
-    assert str(caught.value) == (
+    assert said == (
         "float8 training with engine='nvidia' does not run on 'cpu_sim': it offers 'rounding', 'emulating'."
         " Fix: engine='rounding'"
     )
@@ -387,10 +389,11 @@ def test_a_recipe_is_read_before_training(build: Build) -> None:
 
 
 def test_float16_outputs_are_refused(build: Build) -> None:
-    with pytest.raises(northbridge.UnsupportedError) as caught:
-        build(accelerator="cpu_sim", devices=1, precision="transformer-engine-float16")
+    said = refusal(
+        northbridge.UnsupportedError, build, accelerator="cpu_sim", devices=1, precision="transformer-engine-float16"
+    )
 
-    assert str(caught.value) == (
+    assert said == (
         "precision='transformer-engine-float16' runs on CUDA only: float8 layers return bfloat16 on 'cpu_sim'. Fix:"
         " precision='transformer-engine'"
     )
@@ -495,7 +498,9 @@ def test_torchao_trains_as_on_the_cpu_and_on_two_ranks(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(TRAINED)
 
-    ran = run_script(script, folder=tmp_path, environ=with_engines())
+    # The variables of test_deepspeed.py, so that one process forks for both.
+    environ = with_engines({**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])})
+    ran = run_forked(script, folder=tmp_path, environ=environ)
 
     assert ran.status == 0, ran.said
     found = json.loads(next(line for line in ran.said.splitlines() if line.startswith("{")))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build, Claims
+from tests.core.lightning.conftest import Build, Claims, refusal
 from tests.core.lightning.plugins.test_precision import precision_of
 from torch import nn
 
@@ -106,10 +106,15 @@ def test_a_chip_has_its_own_quantizer_or_the_first(announced: Callable[..., None
 def test_without_a_quantizer_the_page_with_the_line_is_named(announced: Callable[..., None], build: Build) -> None:
     announced()
 
-    with pytest.raises(northbridge.UnsupportedError) as caught:
-        build(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Inference("measure", "measured"))
+    said = refusal(
+        northbridge.UnsupportedError,
+        build,
+        accelerator="cpu_sim",
+        devices=1,
+        plugins=northbridge.Float8Inference("measure", "measured"),
+    )
 
-    assert str(caught.value) == (
+    assert said == (
         "Float8Inference() needs a quantizer, and no installed backend has one. Fix: docs/float8.md#inference has the"
         " line"
     )
@@ -118,10 +123,9 @@ def test_without_a_quantizer_the_page_with_the_line_is_named(announced: Callable
 def test_a_broken_quantizer_is_named(announced: Callable[..., None]) -> None:
     announced(acme="json:Quantizer")
 
-    with pytest.raises(northbridge.InstallationError) as caught:
-        find_quantizer("acme", "Float8Inference()")
+    said = refusal(northbridge.InstallationError, find_quantizer, "acme", "Float8Inference()")
 
-    assert str(caught.value) == (
+    assert said == (
         "json:Quantizer: AttributeError: module 'json' has no attribute 'Quantizer'. Fix: reinstall its distribution"
     )
 
@@ -140,12 +144,15 @@ def test_the_public_name_serves_each_namespace(namespace: Namespace, build: Buil
 def test_a_chip_that_denies_float8_refuses(build: Build, claims: Claims) -> None:
     claims(float8=no("its matrix unit has none"))
 
-    with pytest.raises(northbridge.UnsupportedError) as caught:
-        build(accelerator="cpu_sim", devices=1, plugins=northbridge.Float8Inference("measure", "measured"))
-
-    assert str(caught.value) == (
-        "Float8Inference(): 'cpu_sim' has no float8: its matrix unit has none. Fix: precision='bf16-mixed'"
+    said = refusal(
+        northbridge.UnsupportedError,
+        build,
+        accelerator="cpu_sim",
+        devices=1,
+        plugins=northbridge.Float8Inference("measure", "measured"),
     )
+
+    assert said == "Float8Inference(): 'cpu_sim' has no float8: its matrix unit has none. Fix: precision='bf16-mixed'"
 
 
 @pytest.mark.parametrize(
@@ -178,18 +185,14 @@ def test_a_chip_that_denies_float8_refuses(build: Build, claims: Claims) -> None
     ],
 )
 def test_an_invalid_argument_is_an_error(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(northbridge.ArgumentsError) as caught:
-        northbridge.Float8Inference(**arguments)
-
-    assert str(caught.value).startswith(said)
+    assert refusal(northbridge.ArgumentsError, northbridge.Float8Inference, **arguments).startswith(said)
 
 
 def test_saving_before_a_run_has_quantized_is_an_error() -> None:
     for stage in ("measure", "quantize", "load"):
-        with pytest.raises(northbridge.ArgumentsError) as caught:
-            northbridge.Float8Inference(stage, "m").save("quantized")
+        said = refusal(northbridge.ArgumentsError, northbridge.Float8Inference(stage, "m").save, "quantized")
 
-        assert str(caught.value) == f"Float8Inference({stage!r}).save(): no run has quantized a model with it"
+        assert said == f"Float8Inference({stage!r}).save(): no run has quantized a model with it"
 
 
 def test_the_configuration_may_say_everything(tmp_path: Path) -> None:

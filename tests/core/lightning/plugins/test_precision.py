@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build, Claims
+from tests.core.lightning.conftest import Build, Claims, of_fabrics, refusal
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.distributed.tensor import DTensor
@@ -25,24 +25,6 @@ from northbridge.lightning.plugins.precision import clips_by_itself
 def precision_of(built: Any) -> Any:
     """The plugin of a Trainer or a Fabric."""
     return built.precision_plugin if hasattr(built, "precision_plugin") else built._precision
-
-
-def test_bf16_mixed_autocasts_on_the_chips_own_device_type(namespace: Namespace, build: Build) -> None:
-    plugin = precision_of(build(accelerator="cpu_sim", devices=1, precision="bf16-mixed"))
-
-    assert type(plugin) is namespace.module("plugins").MixedPrecision
-    assert plugin.device == "cpu_sim"
-    with plugin.forward_context():
-        assert torch.is_autocast_enabled("cpu_sim")
-        assert torch.get_autocast_dtype("cpu_sim") == torch.bfloat16
-
-
-def test_16_mixed_scales_gradients_on_the_chip(build: Build) -> None:
-    plugin = precision_of(build(accelerator="cpu_sim", devices=1, precision="16-mixed"))
-
-    assert plugin.device == "cpu_sim"
-    assert plugin.scaler.is_enabled()
-    assert plugin.scaler._device == "cpu_sim"
 
 
 def test_16_mixed_uses_the_devices_scaler(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,23 +52,6 @@ def test_a_mixed_precision_is_logged_in_lightnings_words(build: Build, logged: l
 
 
 @pytest.mark.parametrize(
-    ("precision", "plugin"),
-    [
-        (None, "Precision"),
-        ("32-true", "Precision"),
-        (32, "Precision"),
-        ("64-true", "DoublePrecision"),
-        ("16-true", "HalfPrecision"),
-        ("bf16-true", "HalfPrecision"),
-    ],
-)
-def test_without_a_device_it_is_lightnings_own(namespace: Namespace, build: Build, precision: Any, plugin: str) -> None:
-    found = precision_of(build(accelerator="cpu_sim", devices=1, precision=precision))
-
-    assert type(found) is getattr(namespace.module("plugins"), plugin)
-
-
-@pytest.mark.parametrize(
     ("precision", "claim", "instead"),
     [
         ("bf16-mixed", "bfloat16", "16-mixed"),
@@ -101,13 +66,11 @@ def test_a_denied_precision_is_refused(build: Build, claims: Claims, precision: 
     claims(**{claim: no("its matrix unit has none")})
     unified = "64-true" if precision == 64 else precision
 
-    with pytest.raises(UnsupportedError) as refusal:
-        build(accelerator="cpu_sim", devices=1, precision=precision)
+    said = refusal(UnsupportedError, build, accelerator="cpu_sim", devices=1, precision=precision, capability=claim)
 
-    assert str(refusal.value) == (
+    assert said == (
         f"precision={unified!r}: 'cpu_sim' has no {claim}: its matrix unit has none. Fix: precision={instead!r}"
     )
-    assert refusal.value.capability == claim
 
 
 def test_a_precision_that_the_cards_deny_is_refused(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,10 +95,9 @@ def test_a_plugin_made_for_cuda_is_refused(namespace: Namespace, build: Build) -
     """Lightning would train in float32."""
     plugin = namespace.module("plugins").MixedPrecision("bf16-mixed", "cuda")
 
-    with pytest.raises(UnsupportedError) as refusal:
-        build(accelerator="cpu_sim", devices=1, plugins=[plugin])
+    said = refusal(UnsupportedError, build, accelerator="cpu_sim", devices=1, plugins=[plugin])
 
-    assert str(refusal.value) == ("MixedPrecision is for 'cuda', not 'cpu_sim'. Fix: precision='bf16-mixed'")
+    assert said == "MixedPrecision is for 'cuda', not 'cpu_sim'. Fix: precision='bf16-mixed'"
 
 
 def test_a_plugin_that_was_made_for_the_chip_is_taken_as_it_is(namespace: Namespace, build: Build) -> None:
@@ -167,12 +129,9 @@ def test_a_precision_without_autocast_is_refused(build: Build, monkeypatch: pyte
     monkeypatch.setattr(type(device), "autocast_dtypes", lambda self: (torch.bfloat16,))
     build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")
 
-    with pytest.raises(UnsupportedError) as caught:
-        build(accelerator="cpu_sim", devices=1, precision="16-mixed")
+    said = refusal(UnsupportedError, build, accelerator="cpu_sim", devices=1, precision="16-mixed")
 
-    assert str(caught.value) == (
-        "precision='16-mixed': torch.autocast('cpu_sim') supports torch.bfloat16. Fix: precision='32-true'"
-    )
+    assert said == "precision='16-mixed': torch.autocast('cpu_sim') supports torch.bfloat16. Fix: precision='32-true'"
 
 
 def test_a_gradient_scaler_for_another_device_is_refused(namespace: Namespace, build: Build) -> None:
@@ -183,8 +142,6 @@ def test_a_gradient_scaler_for_another_device_is_refused(namespace: Namespace, b
     with pytest.raises(UnsupportedError, match=r"the GradScaler of .* is for 'cpu', .* leave scaler= out"):
         build(accelerator="cpu_sim", devices=1, plugins=[plugin])
 
-
-FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
 
 of_gradient_norm = pytest.mark.usefixtures("chip")
 
@@ -289,7 +246,7 @@ def test_a_chip_without_a_clip_of_its_own_leaves_it_to_torch() -> None:
 
 
 @of_gradient_norm
-@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=lambda namespace: namespace.name)
+@of_fabrics
 def test_a_fabric_refuses_a_norm_that_is_not_finite(namespace: Namespace, build: Build, backend: Backend) -> None:
     host, own = build(accelerator="cpu_sim", devices=1), weight([float("nan"), 1.0])
     optimizer = torch.optim.SGD([own], 0.1)

@@ -131,18 +131,15 @@ def test_a_chip_without_generators_is_not_asked(build: Build, claims: Claims, mo
 
 
 def test_a_checkpoint_is_opened_without_running_code(namespace: Namespace, build: Build, tmp_path: Path) -> None:
-    fitted(namespace, build).save_checkpoint(tmp_path / "whole.ckpt")
+    host = fitted(namespace, build)
+    host.save_checkpoint(tmp_path / "whole.ckpt")
+    host.save_checkpoint(tmp_path / "weights.ckpt", weights_only=True)
 
     (states,) = saved_states(tmp_path / "whole.ckpt")
+    assert saved_states(tmp_path / "weights.ckpt") == []
 
     assert {"torch", "python", "numpy", "northbridge"} == set(states)
     assert {name: state.device.type for name, state in states["northbridge"].items()} == {"cpu_sim": "cpu"}
-
-
-def test_a_checkpoint_of_weights_alone_holds_none(namespace: Namespace, build: Build, tmp_path: Path) -> None:
-    fitted(namespace, build).save_checkpoint(tmp_path / "weights.ckpt", weights_only=True)
-
-    assert saved_states(tmp_path / "weights.ckpt") == []
 
 
 def test_a_checkpoint_on_an_error_waits_for_no_other_rank(

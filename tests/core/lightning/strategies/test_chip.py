@@ -7,24 +7,22 @@ import pickle
 import pickletools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, of_fabrics, of_trainers, refusal
 
 from northbridge.backend import Backend
 from northbridge.discovery import declared
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.chip import LoadFirst, assert_on_device
 
 pytestmark = pytest.mark.usefixtures("chip")
-
-FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
-TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 
 class Pinned(torch.nn.Linear):
@@ -61,7 +59,7 @@ def test_a_pickled_strategy_arrives_with_its_devices(namespace: Namespace, build
     assert arrived._launcher._strategy is arrived
 
 
-@pytest.mark.parametrize("namespace", [each for each in NAMESPACES.values() if each.is_trainer], indirect=True, ids=str)
+@of_trainers
 def test_a_pickled_strategy_arrives_with_its_optimizers(namespace: Namespace, build: Build) -> None:
     strategy = build(accelerator="cpu_sim", devices=1).strategy
     strategy.optimizers = [torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)]
@@ -137,20 +135,8 @@ def heard(run_on: Callable[[Backend], None]) -> list[str]:
     return heard
 
 
-@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
-def test_a_lazy_runtime_hears_of_every_backward_and_step(build: Build, heard: list[str]) -> None:
-    fabric = build(accelerator="cpu_sim", devices=1)
-    model = torch.nn.Linear(2, 1)
-    model, optimizer = fabric.setup(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    for _ in range(2):
-        fabric.backward(model(torch.ones(1, 2, device=fabric.device)).sum())
-        optimizer.step()
-
-    assert heard == ["backward", "step", "backward", "step"]
-
-
 @pytest.mark.filterwarnings("ignore")  # Lightning's own, about workers of data loaders and what torch deprecates
-@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
+@of_trainers
 @pytest.mark.parametrize("strategy", ["auto", "ddp"])
 @pytest.mark.parametrize(
     ("stage", "told"),
@@ -183,7 +169,7 @@ def test_trainer_tells_of_steps_without_backward(
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own, about workers of data loaders and what torch deprecates
-@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
+@of_trainers
 @pytest.mark.parametrize("strategy", ["auto", "ddp"])
 @pytest.mark.parametrize("manual", [False, True])
 @pytest.mark.usefixtures("process_group")
@@ -215,7 +201,7 @@ def test_every_call_of_backward_is_the_loops_own(
     assert calls == ["cpu_sim"] * 4
 
 
-@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
+@of_fabrics
 @pytest.mark.parametrize("strategy", ["auto", "ddp"])
 @pytest.mark.usefixtures("process_group")
 def test_in_a_fabric_it_hears_of_forwards_without_gradients(build: Build, heard: list[str], strategy: str) -> None:
@@ -233,7 +219,7 @@ def test_in_a_fabric_it_hears_of_forwards_without_gradients(build: Build, heard:
     assert heard == ["evaluation", "evaluation"]
 
 
-@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
+@of_fabrics
 @pytest.mark.parametrize(
     "cross", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))], ids=["copied", "pickled"]
 )
@@ -252,7 +238,7 @@ def test_fabric_module_can_be_copied_and_still_tells(
     assert heard == ["evaluation"]
 
 
-@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
+@of_fabrics
 def test_module_gets_no_hook_unless_wanted(build: Build) -> None:
     module = torch.nn.Linear(2, 1)
 
@@ -266,7 +252,7 @@ def layers() -> torch.nn.Module:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
+@of_fabrics
 @pytest.mark.parametrize(
     ("wrap", "where"),
     [
@@ -286,7 +272,7 @@ def test_fabric_sets_up_wrapped_modules(build: Build, wrap: Callable[[torch.nn.M
     assert {each.device.type for each in (*model.parameters(), *model.buffers())} == {where}
 
 
-@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
+@of_fabrics
 def test_fabric_loop_may_call_backward_itself(build: Build) -> None:
     fabric = build(accelerator="cpu_sim", devices=1)
     net = fabric.setup(torch.nn.Linear(2, 1))
@@ -296,16 +282,13 @@ def test_fabric_loop_may_call_backward_itself(build: Build) -> None:
     assert torch.equal(net.weight.grad.cpu(), torch.ones(1, 2))
 
 
-@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
+@of_fabrics
 def test_a_model_that_stays_on_the_cpu_is_an_error(build: Build) -> None:
     fabric = build(accelerator="cpu_sim", devices=[1])
 
-    with pytest.raises(WrongDeviceError) as refusal:
-        fabric.setup_module(torch.nn.Sequential(torch.nn.Linear(2, 2), Pinned(2, 2)))
+    said = refusal(WrongDeviceError, fabric.setup_module, torch.nn.Sequential(torch.nn.Linear(2, 2), Pinned(2, 2)))
 
-    assert str(refusal.value) == (
-        "parameter '1.weight' of Sequential stayed on 'cpu'. Fix: let .to('cpu_sim:1') move it"
-    )
+    assert said == "parameter '1.weight' of Sequential stayed on 'cpu'. Fix: let .to('cpu_sim:1') move it"
 
 
 def test_a_buffer_on_another_device_of_the_chip_is_an_error() -> None:
@@ -318,3 +301,44 @@ def test_a_buffer_on_another_device_of_the_chip_is_an_error() -> None:
 
 def test_meta_module_is_not_in_the_wrong_place() -> None:
     assert_on_device(torch.nn.Linear(2, 2, device="meta"), torch.device("cpu_sim", 0))
+
+
+@pytest.mark.usefixtures("process_group")
+@of_trainers
+@pytest.mark.parametrize(
+    ("asked", "on_the_chip", "reads"),
+    [
+        ("auto", True, True),
+        ("ddp", True, True),
+        ("fsdp", False, False),  # its set-up moves the shards; Lightning's own reading asks for the Trainer
+        ("model_parallel", True, False),  # Lightning reads into a model with shards alone
+    ],
+)
+def test_strategy_with_unattached_model(
+    namespace: Namespace, build: Build, tmp_path: Path, asked: str, on_the_chip: bool, reads: bool
+) -> None:
+    """It is called by hand, with a model that is attached to no Trainer."""
+    demos: Any = importlib.import_module(f"{namespace.name}.demos.boring_classes")
+    kinds = {"model_parallel": namespace.module("strategies").ModelParallelStrategy}
+    chosen = kinds[asked]() if asked in kinds else asked
+    strategy = build(accelerator="cpu_sim", devices=1, strategy=chosen).strategy
+    model = demos.BoringModel()
+    strategy.connect(model)
+
+    strategy.setup_environment()
+    strategy.model_to_device()
+    where = model.layer.weight.device.type
+    strategy.on_train_start()
+    strategy.save_checkpoint({"state_dict": model.state_dict(), "optimizer_states": []}, tmp_path / "some.ckpt")
+    if reads:
+        torch.testing.assert_close(
+            strategy.load_checkpoint(tmp_path / "some.ckpt")["state_dict"],
+            {name: each.cpu() for name, each in model.state_dict().items()},
+        )
+    strategy.teardown()
+
+    strategy.connect(Mock(wraps=model))
+    strategy.setup_environment()
+
+    assert where == ("cpu_sim" if on_the_chip else "cpu")
+    assert (tmp_path / "some.ckpt").exists()

@@ -10,18 +10,16 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from tests.core.lightning.conftest import Build, Claims
+from tests.core.lightning.conftest import Build, Claims, of_trainers, refusal
 from tests.scripts import fork_script, wait
 
 from northbridge.capabilities import no
 from northbridge.errors import ClusterError, CollectiveError, UnsupportedError, VariableError, WrongDeviceError
-from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.parallel import reduction_word
 from northbridge_conformance.runs.processes import reserve_port
 
 pytestmark = pytest.mark.usefixtures("chip")
-
-TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 
 @pytest.fixture
@@ -96,10 +94,9 @@ def test_cpu_tensor_is_reduced_on_the_chip(
 def test_a_tensor_of_another_chip_is_not_reduced(strategy: Any, group: Callable[[str], None]) -> None:
     group("simccl")
 
-    with pytest.raises(WrongDeviceError) as refusal:
-        strategy.all_reduce(torch.ones(1, device="meta"))
+    said = refusal(WrongDeviceError, strategy.all_reduce, torch.ones(1, device="meta"))
 
-    assert str(refusal.value) == ("cannot reduce a tensor on 'meta' over 'simccl'. Fix: tensor.to('cpu_sim:0')")
+    assert said == "cannot reduce a tensor on 'meta' over 'simccl'. Fix: tensor.to('cpu_sim:0')"
 
 
 def test_non_tensor_and_early_reduction_come_back(strategy: Any) -> None:
@@ -121,7 +118,7 @@ def test_a_users_group_over_another_library_fails(strategy: Any, group: Callable
     assert "Fix: torch.distributed.init_process_group('simccl')" in str(refusal.value)
 
 
-@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
+@of_trainers
 def test_a_wrong_seed_of_the_environment_is_named(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks read it, each of them, and so does Lightning: by a bare int()."""
     monkeypatch.setenv("PL_GLOBAL_SEED", "abc")
@@ -251,14 +248,12 @@ def test_waiting_for_the_ranks_raises_no_warning(strategy: Any, group: Callable[
 def test_ranks_are_not_forked_where_the_chip_denies_it(build: Build, asked: str, claims: Claims) -> None:
     claims(fork=no("its runtime starts threads when it is loaded"))
 
-    with pytest.raises(UnsupportedError) as refusal:
-        build(accelerator="cpu_sim", devices=2, strategy=asked)
+    said = refusal(UnsupportedError, build, accelerator="cpu_sim", devices=2, strategy=asked, capability="fork")
 
-    assert str(refusal.value) == (
+    assert said == (
         "'cpu_sim' cannot fork ranks: its runtime starts threads when it is loaded. Fix: strategy='ddp_spawn',"
         " or 'ddp' in a script"
     )
-    assert refusal.value.capability == "fork"
 
 
 @pytest.mark.parametrize(
@@ -287,51 +282,3 @@ def test_nodes_that_cannot_meet_are_refused_before_the_launch(build: Build, stra
 
     with pytest.raises(ClusterError, match=r"^MASTER_PORT is not set on host .* the 2 nodes would choose another port"):
         launcher.launch(print)
-
-
-class Wrapped:
-    """Return the arguments that DistributedDataParallel would get."""
-
-    def __init__(self) -> None:
-        self.registered: dict[str, Any] = {}
-
-    def register_comm_hook(self, **arguments: Any) -> None:
-        self.registered = arguments
-
-
-def compress(state: Any, bucket: Any) -> Any:
-    """Stand in for a user's communication hook."""
-
-
-@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
-def test_communication_hook_is_registered(namespace: Namespace, build: Build) -> None:
-    own = namespace.module("strategies").DDPStrategy(ddp_comm_state="state", ddp_comm_hook=compress)
-    strategy = build(accelerator="cpu_sim", devices=2, strategy=own).strategy
-    strategy.model = Wrapped()
-
-    strategy._register_ddp_hooks()
-
-    assert strategy.model.registered == {"state": "state", "hook": compress}
-
-
-@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
-def test_the_wrapper_of_a_communication_hook_is_put_around_it(namespace: Namespace, build: Build) -> None:
-    own = namespace.module("strategies").DDPStrategy(
-        ddp_comm_hook=compress, ddp_comm_wrapper=lambda hook: ("around", hook)
-    )
-    strategy = build(accelerator="cpu_sim", devices=2, strategy=own).strategy
-    strategy.model = Wrapped()
-
-    strategy._register_ddp_hooks()
-
-    assert strategy.model.registered == {"state": None, "hook": ("around", compress)}
-
-
-@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
-def test_without_a_communication_hook_none_is_registered(build: Build) -> None:
-    strategy = build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy
-    strategy.model = Wrapped()
-
-    strategy._register_ddp_hooks()
-
-    assert strategy.model.registered == {}

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build, Claims
+from tests.core.lightning.conftest import Build, Claims, of_fabrics, of_trainers
 
 import northbridge
-from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies import unsupported
 from northbridge.lightning.strategies.unsupported import DtypeWarning, warn_of_batch, warn_of_module
-
-TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 NO_FLOAT64 = northbridge.no("it computes it as float32")
 NO_INT64 = northbridge.no("it holds it as int32")
@@ -79,10 +77,6 @@ def test_a_buffer_is_told_of_by_its_name() -> None:
     assert message.startswith("the buffer 'running_mean' is float64, and 'tested' has no float64: it computes it as")
 
 
-def test_the_counters_of_a_module_are_not_told_of() -> None:
-    assert told(lambda: warn_of_module(make(int64=NO_INT64), torch.nn.BatchNorm1d(2))) == []
-
-
 @pytest.mark.parametrize(
     "batch",
     [
@@ -112,13 +106,6 @@ def test_each_dtype_is_told_of_once_a_process() -> None:
         "the parameter 'weight' is float64",
         "a tensor of shape (1,) in the batch is int64",
     ]
-
-
-@pytest.mark.parametrize("claim", [northbridge.yes, northbridge.unknown], ids=lambda claim: str(claim.answer))
-def test_what_the_chip_does_not_deny_is_not_told_of(claim: northbridge.Claim) -> None:
-    backend = make(float64=claim, int64=claim)
-
-    assert told(lambda: warn_of_module(backend, torch.nn.BatchNorm1d(2, dtype=torch.float64))) == []
 
 
 CONVNET = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.ReLU())
@@ -157,20 +144,6 @@ def test_spectral_norm_is_not_moved_by_set_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "precision"),
-    [
-        pytest.param(torch.nn.Linear(1, 1), "32-true", id="no convolution"),
-        pytest.param(torch.nn.Conv1d(1, 1, 1, dtype=torch.bfloat16), "bf16-true", id="not in float32"),
-        pytest.param(CONVNET, "16-mixed", id="autocast lowers it"),
-    ],
-)
-def test_other_modules_are_not_told_of_for_their_convolutions(module: torch.nn.Module, precision: str) -> None:
-    backend = make(float32_convolutions=northbridge.no("they are computed in float16"))
-
-    assert told(lambda: warn_of_module(backend, module, precision)) == []
-
-
-@pytest.mark.parametrize(
     ("precision", "expected"), [("bf16-mixed", 1), ("bf16-true", 1), ("16-mixed", 0), ("32-true", 0)]
 )
 def test_missing_bfloat16_range_is_told(precision: str, expected: int) -> None:
@@ -182,23 +155,47 @@ def test_missing_bfloat16_range_is_told(precision: str, expected: int) -> None:
     assert said == [f"precision={precision!r} was asked for, {words}"][:expected]
 
 
-def test_other_dtypes_are_not_told_of() -> None:
-    backend = make(float64=NO_FLOAT64, int64=NO_INT64)
-    batch = [torch.zeros(1, dtype=dtype) for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool)]
-
-    assert told(lambda: warn_of_batch(backend, batch)) == []
-
-
-def test_a_batch_without_tensors_is_passed_over() -> None:
-    assert told(lambda: warn_of_batch(make(int64=NO_INT64), {"text": ["a", "b"], "number": 2**40})) == []
-
-
 def test_cards_denial_is_told_despite_the_familys_claim() -> None:
     batch = torch.zeros(1, dtype=torch.float64)
 
     (message,) = told(lambda: warn_of_batch(make(OldCard(), float64=northbridge.yes), batch))
 
     assert "'tested' has no float64: this generation has none;" in message
+
+
+IN_FLOAT16 = northbridge.no("they are computed in float16")
+OTHERS = [torch.zeros(1, dtype=dtype) for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool)]
+CASES: dict[str, tuple[dict[str, northbridge.Claim], Callable[[northbridge.Backend], object]]] = {
+    "a counter": ({"int64": NO_INT64}, lambda chip: warn_of_module(chip, torch.nn.BatchNorm1d(2))),
+    **{
+        f"what is {claim.answer}": (
+            {"float64": claim, "int64": claim},
+            lambda chip: warn_of_module(chip, torch.nn.BatchNorm1d(2, dtype=torch.float64)),
+        )
+        for claim in (northbridge.yes, northbridge.unknown)
+    },
+    "no convolution": ({"float32_convolutions": IN_FLOAT16}, lambda chip: warn_of_module(chip, torch.nn.Linear(1, 1))),
+    "not in float32": (
+        {"float32_convolutions": IN_FLOAT16},
+        lambda chip: warn_of_module(chip, torch.nn.Conv1d(1, 1, 1, dtype=torch.bfloat16), "bf16-true"),
+    ),
+    "autocast lowers it": (
+        {"float32_convolutions": IN_FLOAT16},
+        lambda chip: warn_of_module(chip, CONVNET, "16-mixed"),
+    ),
+    "other dtypes": ({"float64": NO_FLOAT64, "int64": NO_INT64}, lambda chip: warn_of_batch(chip, OTHERS)),
+    "no tensors": (
+        {"int64": NO_INT64},
+        lambda chip: warn_of_batch(chip, {"text": ["a", "b"], "number": 2**40}),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_is_told_of_what_is_computed_as_it_is(case: str) -> None:
+    claims, warn = CASES[case]
+
+    assert told(lambda: warn(make(None, **claims))) == []
 
 
 # --- In a Trainer and in a Fabric
@@ -230,7 +227,7 @@ def fit(build: Build, model: Any) -> list[str]:
     return told(lambda: build(accelerator="cpu_sim", devices=1, max_steps=2).fit(model, loader))
 
 
-@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
+@of_trainers
 class TestInATrainer:
     def test_the_labels_are_told_once(self, namespace: Namespace, build: Build, claims: Claims) -> None:
         claims(int64=NO_INT64)
@@ -251,9 +248,7 @@ class TestInATrainer:
         assert fit(build, model_of(namespace, torch.float64)) == []
 
 
-@pytest.mark.parametrize(
-    "namespace", [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer], indirect=True, ids=str
-)
+@of_fabrics
 def test_in_a_fabric_a_parameter_is_told_of_at_setup(build: Build, claims: Claims) -> None:
     claims(float64=NO_FLOAT64)
     fabric = build(accelerator="cpu_sim", devices=1)

@@ -7,17 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, of_fabrics, of_trainers, refusal
 from torch import nn
 
 from northbridge.errors import WrongDeviceError
-from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies import optimizers
 
 pytestmark = pytest.mark.usefixtures("chip")
-
-TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
-FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +46,7 @@ def step(net: nn.Module, optimizers: list[Any]) -> dict[str, torch.Tensor]:
 # --- Fabric
 
 
-@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
+@of_fabrics
 @pytest.mark.parametrize("way", ["together", "apart"])
 def test_fabric_optimizers_train_what_the_model_computes_with(build: Build, way: str) -> None:
     fabric = build(accelerator="cpu_sim", devices=1)
@@ -75,7 +72,7 @@ def test_fabric_optimizers_train_what_the_model_computes_with(build: Build, way:
         assert torch.equal(found[name], each), name
 
 
-@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
+@of_fabrics
 def test_fabric_keeps_an_optimizers_state(build: Build) -> None:
     nets = [tied(), tied()]
     mine, right = (torch.optim.Adam(each.parameters(), 0.5) for each in nets)
@@ -90,7 +87,7 @@ def test_fabric_keeps_an_optimizers_state(build: Build) -> None:
     assert len(mine.state) == len(right.state)
 
 
-@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
+@of_fabrics
 def test_fabric_keeps_ties_hooks_and_attributes(build: Build) -> None:
     net = tied()
     net[0].bias.register_hook(lambda slope: slope * 0)
@@ -105,19 +102,16 @@ def test_fabric_keeps_ties_hooks_and_attributes(build: Build) -> None:
     assert net[0].bias.group == "frozen"
 
 
-@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
+@of_fabrics
 def test_fabric_refuses_an_optimizer_of_what_was_moved_before(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimizers, "keeps_parameters", lambda _device: False)
     net = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     net.to("cpu_sim")
 
-    with pytest.raises(WrongDeviceError) as caught:
-        build(accelerator="cpu_sim", devices=1).setup(net, optimizer)
+    said = refusal(WrongDeviceError, build(accelerator="cpu_sim", devices=1).setup, net, optimizer)
 
-    assert str(caught.value) == (
-        "SGD would train 2 parameters on 'cpu'. Fix: create it after the model moves to 'cpu_sim:0'"
-    )
+    assert said == "SGD would train 2 parameters on 'cpu'. Fix: create it after the model moves to 'cpu_sim:0'"
 
 
 # --- Trainer
@@ -150,7 +144,7 @@ def module_class(namespace: Namespace) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own, about workers of data loaders and what torch deprecates
-@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
+@of_trainers
 def test_trainer_trains_what_the_model_computes_with(namespace: Namespace, build: Build) -> None:
     """Over two fits and a test between them, for each of which the model moves there and back."""
     module = module_class(namespace)

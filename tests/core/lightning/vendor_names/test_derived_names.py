@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, of_trainers, refusal
 from tests.core.lightning.vendor_names.test_draft import (
     SimAccelerator,
     SimCheckpointIO,
@@ -26,8 +26,6 @@ from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 pytestmark = [pytest.mark.usefixtures("chip"), pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")]
-
-TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 
 class Summing(SimDDPStrategy):
@@ -97,7 +95,7 @@ def own_group() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("own_group")
-@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
+@of_trainers
 def test_overridden_methods_are_called_in_a_fit(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     for each in NAMESPACES:  # a precision derives from Lightning's of each; those of another do nothing here
         importlib.import_module(each)
@@ -181,13 +179,10 @@ def test_a_class_that_drops_its_arguments_is_refused() -> None:
         def __init__(self) -> None:
             self.patience = 3
 
-    with pytest.raises(ArgumentsError) as refusal:
-        Silent()
-
-    assert str(refusal.value) == "Silent.__init__() does not call super().__init__(). Fix: call it first"
+    assert refusal(ArgumentsError, Silent) == "Silent.__init__() does not call super().__init__(). Fix: call it first"
 
 
-@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
+@of_trainers
 def test_a_derived_profiler_becomes_lightnings(namespace: Namespace, build: Build) -> None:
     profiler = Describing(filename="fit")
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, refusal
 
 import northbridge
 from northbridge.errors import ArgumentValueError, WrongDeviceError
@@ -101,10 +103,9 @@ def test_precision_computes_as_in_a_run(word: str) -> None:
 
 
 def test_precision_for_another_device_is_refused() -> None:
-    with pytest.raises(ArgumentValueError) as refusal:
-        SimPrecision("bf16-mixed", device="cuda")
+    said = refusal(ArgumentValueError, SimPrecision, "bf16-mixed", device="cuda")
 
-    assert str(refusal.value) == "SimPrecision(device='cuda') is for 'cpu_sim'. Fix: omit it"
+    assert said == "SimPrecision(device='cuda') is for 'cpu_sim'. Fix: omit it"
 
 
 def test_checkpoint_io_writes_and_reads(tmp_path: Any) -> None:
@@ -140,3 +141,54 @@ def test_namespace_at_hand_is_a_trainers_that_is_imported(monkeypatch: pytest.Mo
     for name in NAMESPACES:
         monkeypatch.delitem(sys.modules, name, raising=False)
     assert namespace_at_hand().name == "lightning.pytorch"
+
+
+# --- LightningCLI, with names by class path
+
+
+@pytest.fixture
+def parse(trainer_namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return the CLI after it has made the Trainer from a command line."""
+    monkeypatch.setattr("sys.argv", ["train.py"])  # LightningCLI warns of pytest's own arguments
+    monkeypatch.setenv("JSONARGPARSE_DEPRECATION_WARNINGS", "off")  # of what Lightning calls
+    cli: Any = importlib.import_module(f"{trainer_namespace.name}.cli").LightningCLI
+    model = trainer_namespace.module("demos.boring_classes").BoringModel
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    own = ["--trainer.accelerator=cpu_sim", "--trainer.devices=1"]
+    more = {"run": False, "trainer_defaults": quiet, "seed_everything_default": False}
+    return lambda *args: cli(model, args=[*own, *args], **more)
+
+
+def test_precision_is_taken_with_its_arguments(parse: Callable[..., Any]) -> None:
+    cli = parse(f"--trainer.plugins={__name__}.SimPrecision", "--trainer.plugins.precision=bf16-mixed")
+
+    assert isinstance(cli.trainer.precision_plugin, SimPrecision)
+    assert cli.trainer.precision == "bf16-mixed"
+    assert cli.config.trainer.plugins.class_path == f"{__name__}.SimPrecision"
+    assert cli.config.trainer.plugins.init_args.precision == "bf16-mixed"
+
+
+def test_several_plugins_are_taken(parse: Callable[..., Any]) -> None:
+    cli = parse(
+        f"--trainer.plugins+={__name__}.SimPrecision",
+        f"--trainer.plugins+={__name__}.SimCheckpointIO",
+    )
+
+    assert isinstance(cli.trainer.precision_plugin, SimPrecision)
+    assert isinstance(cli.trainer.strategy.checkpoint_io, SimCheckpointIO)
+
+
+def test_a_file_names_a_strategy(parse: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"trainer:\n  strategy:\n    class_path: {__name__}.SimSingleStrategy\n")
+
+    cli = parse(f"--config={file}")
+
+    assert isinstance(cli.trainer.strategy, SimSingleStrategy)
+
+
+def test_a_wrong_precision_is_refused(parse: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(f"--trainer.plugins={__name__}.SimPrecision", "--trainer.plugins.accuracy=bf16-mixed")
+
+    assert "accuracy" in capsys.readouterr().err
