@@ -22,17 +22,15 @@ from northbridge.errors import (
     NorthbridgeError,
     SoftwareLoadError,
     SoftwareMissingError,
-    UnsupportedError,
     WrongDeviceError,
 )
 from northbridge.lightning.accelerators.device_indices import parse_devices
 from northbridge.lightning.namespaces import _NamespaceMixin
+from northbridge.lightning.strategies.unsupported import reject_denied
 from northbridge.process_record import logger, note
 
 if TYPE_CHECKING:
     import torch
-
-    from northbridge.backend import Backend
 
 
 _handed_on: ContextVar[tuple[Backend, int] | None] = ContextVar("the backend of the connector", default=None)
@@ -202,12 +200,8 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
         """
         import torch
 
-        claim = self.backend.present_capabilities().memory_stats
-        if claim.denied:
-            raise UnsupportedError(
-                f"{self.backend_name!r} has no statistics of memory: {claim.reason}. Fix: leave DeviceStatsMonitor out",
-                capability="memory_stats",
-            )
+        what = f"{self.backend_name!r} has no statistics of memory"
+        reject_denied(self.backend, "memory_stats", what, "leave DeviceStatsMonitor out")
         index = device if isinstance(device, int) else torch.device(device).index or 0
         return dict(self.backend.device.memory_stats(index))
 

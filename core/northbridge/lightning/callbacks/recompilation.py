@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from northbridge.backend import Backend
-from northbridge.errors import ArgumentsError, UnsupportedError
+from northbridge.errors import ArgumentsError
 from northbridge.lightning.accelerators.accelerator import is_ours
 from northbridge.lightning.callbacks import distinct_graphs
 from northbridge.lightning.callbacks.distinct_graphs import BATCH, DistinctGraphs, SeenGraph
+from northbridge.lightning.strategies.unsupported import reject_denied
 
 _LEAST_NEW = 4
 _SHARE_NEW = 0.25
@@ -73,7 +74,8 @@ class _RecompilationMonitorMixin:
         """Begin to watch."""
         backend: Backend | None = trainer.accelerator.backend if is_ours(trainer.accelerator) else None
         if backend is not None:
-            _reject_unsupported(backend)
+            what = f"RecompilationMonitor: {backend.name!r} has no graphs to count"
+            reject_denied(backend, "recompilation", what, "leave it out")
         self._detach()
         self._backend, self._compiled, self._steps = backend, CompiledGraphs(), DistinctGraphs()
         self.graphs, self.rank_graphs, self._found_at, self._batches, self._warned = [], [], [], 0, False
@@ -177,15 +179,6 @@ class _RecompilationMonitorMixin:
             f"{rank}{len(self._found_at)} graphs in {self._batches} steps, and each new shape adds one: at step"
             f" {latest.first_step}, {latest.module!r} got {latest.inputs}. Fix: {fix}",
             stacklevel=2,
-        )
-
-
-def _reject_unsupported(backend: Backend) -> None:
-    claim = backend.present_capabilities().recompilation
-    if claim.denied:
-        raise UnsupportedError(
-            f"RecompilationMonitor: {backend.name!r} has no graphs to count: {claim.reason}. Fix: leave it out",
-            capability="recompilation",
         )
 
 

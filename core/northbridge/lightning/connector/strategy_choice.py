@@ -25,7 +25,7 @@ from northbridge.lightning.connector.registry import Alias, claim_name, drives_a
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.precision import reject_precision
 from northbridge.lightning.strategies.deepspeed_accelerator import reject_missing
-from northbridge.lightning.strategies.unsupported import ONE_PROCESS
+from northbridge.lightning.strategies.unsupported import ONE_PROCESS, reject_denied
 from northbridge.lightning.strategies.user_classes import derive
 
 _UNSUPPORTED = {
@@ -172,12 +172,8 @@ def _settle_layer_sync(namespace: Namespace, connector: Any) -> None:
     Raises :class:`UnsupportedError` if the chip does not support it, or if Lightning would ignore it.
     """
     backend = connector.accelerator.backend
-    claim = backend.present_capabilities().sync_batchnorm
-    if claim.denied:
-        raise UnsupportedError(
-            f"{backend.name!r} does not support sync_batchnorm=True: {claim.reason}. Fix: leave it out",
-            capability="sync_batchnorm",
-        )
+    what = f"{backend.name!r} does not support sync_batchnorm=True"
+    reject_denied(backend, "sync_batchnorm", what, "leave it out")
     ours = classes(namespace)
     flag: Any = connector._strategy_flag
     kind = namespace.strategy_registry[flag]["strategy"] if isinstance(flag, str) else type(flag)

@@ -14,6 +14,7 @@ from northbridge.backend import Backend
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.float8.engine import Float8Engine, choose_engine
 from northbridge.lightning.namespaces import Classes, Namespace
+from northbridge.lightning.strategies.unsupported import reject_denied
 
 Skip = Sequence[str] | Callable[[str, "torch.nn.Module"], bool]
 """Layers that stay as they are: names or patterns of names, or a function of a name and its layer."""
@@ -21,13 +22,7 @@ Skip = Sequence[str] | Callable[[str, "torch.nn.Module"], bool]
 
 def reject_float8(backend: Backend, asked: str) -> None:
     """Raise :class:`UnsupportedError` if the chip denies float8; ``asked`` is the argument that asks for it."""
-    claim = backend.present_capabilities().float8
-    if claim.denied:
-        name, why = backend.name, claim.reason
-        raise UnsupportedError(
-            f"{asked}: {name!r} has no float8: {why}. Fix: precision='bf16-mixed'",
-            capability="float8",
-        )
+    reject_denied(backend, "float8", f"{asked}: {backend.name!r} has no float8", "precision='bf16-mixed'")
 
 
 _REQUEST = "_northbridge_float8"
@@ -44,6 +39,9 @@ class Float8Plugin:
     namespace: ClassVar[Namespace]
     stock_class: ClassVar[Any]
     siblings: ClassVar[Classes]
+
+    field: ClassVar[str]
+    """The field of :class:`Classes` with the class of a namespace."""
 
     precision: str = "transformer-engine"  # Lightning's word for float8
 
@@ -76,7 +74,7 @@ class Float8Precision(Float8Plugin):
     remains, a layer is sharded already, or ``skip`` has a name that no module has.
     """
 
-    field: ClassVar[str] = "float8_precision"  # of Classes
+    field = "float8_precision"
 
     def __init__(self, engine: str | None = None, recipe: Any = None, skip: Skip = ()) -> None:
         self.engine: str | None = engine

@@ -14,6 +14,7 @@ from northbridge.backend import Backend
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.float8 import reject_float8
+from northbridge.lightning.strategies.unsupported import reject_denied
 
 _NEEDS = {
     "16-mixed": "float16",
@@ -41,16 +42,11 @@ def reject_precision(backend: Backend, precision: str) -> None:
             f" precision={FLOAT8!r}",
             capability="float8",
         )
-    claims = backend.present_capabilities().claims()
     needed = _NEEDS.get(precision)
-    if needed is None or not claims[needed].denied:
-        return
-    instead = "32-true" if precision == "64-true" else _working(backend)
-    raise UnsupportedError(
-        f"precision={precision!r}: {backend.name!r} has no {needed}: {claims[needed].reason}. Fix:"
-        f" precision={instead!r}",
-        capability=needed,
-    )
+    if needed is not None:
+        instead = "32-true" if precision == "64-true" else _working(backend)
+        what = f"precision={precision!r}: {backend.name!r} has no {needed}"
+        reject_denied(backend, needed, what, f"precision={instead!r}")
 
 
 def reject_cast(backend: Backend, precision: str, device: torch.device) -> None:

@@ -24,9 +24,8 @@ from northbridge.lightning.strategies.compilation import reject_compiler
 from northbridge.lightning.strategies.hosts import _FabricMixin
 from northbridge.lightning.strategies.optimizers import follow, following, keep_counts, reject_fused, reject_left_behind
 from northbridge.lightning.strategies.unsupported import (
-    reject_data_parallel,
     reject_inference_mode,
-    reject_sparse_gradients,
+    reject_module,
     reject_tensors,
     tensors_of,
     warn_of_batch,
@@ -96,10 +95,6 @@ class _SavedStateMixin(_NamespaceMixin):
             raise failure
         rank, reason = next((rank, reason) for rank, reason in enumerate(reasons) if reason)
         raise CheckpointError(f"rank {rank} could not write {path}, so all ranks stop: {reason}")
-
-    def _save_draft(self, path: Any, save: Callable[[Path], None]) -> None:
-        """Let all ranks write their shards into a draft, which replaces ``path``."""
-        self._replace_together(path, save)
 
     def _replace_together(self, path: Any, save: Callable[[Path], None]) -> None:
         """Let all ranks write a draft, which replaces ``path`` when each of them has finished."""
@@ -237,9 +232,7 @@ class _ChipMixin(_SavedStateMixin):
         """Set up a Fabric's ``module``, and let the bridge know of its evaluation steps."""
         from torch.nn import Module
 
-        reject_tensors(self.backend, module, self.root_device)  # tensors that were not moved before
-        reject_sparse_gradients(self.backend, module, self.root_device)
-        reject_data_parallel(self.backend, module, self.root_device)
+        reject_module(self.backend, module, self.root_device)  # also tensors that were not moved before
         settle(module, None)
         if isinstance(getattr(module, "_orig_mod", None), Module):  # the user keeps the compiled one in the wrapper
             reject_compiler(self.backend, getattr(module, "_compile_kwargs", None) or {})  # noted by Lightning

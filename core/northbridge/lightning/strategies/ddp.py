@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from northbridge.errors import CollectiveError, UnsupportedError
+from northbridge.errors import CollectiveError
 from northbridge.lightning.strategies.parallel import _ParallelMixin
-from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_to_add_sparse_gradients, tensors_of
+from northbridge.lightning.strategies.unsupported import (
+    OF_SEVERAL_RANKS,
+    reject_denied,
+    reject_to_add_sparse_gradients,
+    tensors_of,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +29,8 @@ class _DDPMixin(_ParallelMixin):
 
     def _configure_launcher(self) -> None:
         if self._start_method in ("fork", "forkserver"):
-            reject_fork(self.backend)
+            what = f"{self.backend.name!r} cannot fork ranks"
+            reject_denied(self.backend, "fork", what, "strategy='ddp_spawn', or 'ddp' in a script")
         super()._configure_launcher()
         if self._start_method != "popen":
             self._launcher = self.siblings.launcher(self, start_method=self._start_method)
@@ -90,16 +96,6 @@ def _under_another_name(hook: Any) -> Any:
 
     named.__name__ = f"northbridge_{hook.__name__}"
     return named
-
-
-def reject_fork(backend: Backend) -> None:
-    """Raise :class:`UnsupportedError` if the chip's ranks cannot be forked."""
-    claim = backend.present_capabilities().fork
-    if claim.denied:
-        raise UnsupportedError(
-            f"{backend.name!r} cannot fork ranks: {claim.reason}. Fix: strategy='ddp_spawn', or 'ddp' in a script",
-            capability="fork",
-        )
 
 
 def reject_uncarried(backend: Backend, module: torch.nn.Module, options: Mapping[str, Any]) -> None:

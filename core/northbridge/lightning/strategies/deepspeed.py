@@ -30,12 +30,7 @@ from northbridge.lightning.strategies.hosts import _FabricMixin
 from northbridge.lightning.strategies.optimizers import following
 from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.sharded import _TrainerShardsMixin, move_whole_tensors
-from northbridge.lightning.strategies.unsupported import (
-    reject_data_parallel,
-    reject_sparse_gradients,
-    reject_tensors,
-    reject_unsupported,
-)
+from northbridge.lightning.strategies.unsupported import reject_module, reject_unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -77,10 +72,7 @@ class _DeepSpeedMixin(_ParallelMixin):
 
     def _prepare(self, model: torch.nn.Module, optimizers: Iterable[Any] = (), *, fits: bool) -> None:
         """Move ``model`` to this rank's device, unless its parameters are sharded already; ``optimizers`` follow."""
-        reject_tensors(self.backend, model, self.root_device)
-        reject_data_parallel(self.backend, model, self.root_device)
-        if fits:
-            reject_sparse_gradients(self.backend, model, self.root_device)
+        reject_module(self.backend, model, self.root_device, fits=fits)
         self._drive_sync_batch_norm(model)
         if any(hasattr(each, "ds_id") for each in model.parameters()):
             move_whole_tensors(model, self.root_device)  # those that DeepSpeed has not sharded
@@ -119,10 +111,11 @@ class _DeepSpeedMixin(_ParallelMixin):
             self._passes.follow(engine)
         elif engine.zero_optimization_partition_weights():
             # DeepSpeed 0.19.8 calls it on load, but only optimizers have it. Nothing else copies the weights.
-            engine.optimizer._restore_from_bit16_weights = _restore_nothing
-        reject_other_stages(engine)
+            engine.optimizer._restore_from_bit16_weights = lambda: None
+        engine.load_checkpoint = partial(_load, engine, engine.load_checkpoint)
         if engine.checkpoint_engine is not None:
-            _save_from_cpu(engine)
+            # Files that open without the chip: torch notes the device of each tensor in them.
+            engine.checkpoint_engine.save = partial(_save, engine.checkpoint_engine.save)
 
     def _replace_together(self, path: Any, save: Callable[[Path], None]) -> None:
         def write(draft: Path) -> None:
@@ -242,15 +235,6 @@ class _FabricDeepSpeedMixin(_FabricMixin, _DeepSpeedMixin):
         self._replace_together(path, lambda path: save(self, path, state, storage_options, filter))
 
 
-def _restore_nothing() -> None:
-    """Restore nothing."""
-
-
-def _save_from_cpu(engine: Any) -> None:
-    """Let ``engine`` write files that open without the chip: torch notes the device of each tensor in them."""
-    engine.checkpoint_engine.save = partial(_save, engine.checkpoint_engine.save)
-
-
 def _save(save: Any, state_dict: Any, path: str) -> Any:
     return save(to_cpu(state_dict), path)
 
@@ -286,15 +270,8 @@ class BackwardPasses:
         self._waiting.discard(optimizer)
 
 
-def reject_other_stages(engine: Any) -> None:
-    """Let ``engine`` raise :class:`CheckpointError` before it reads a checkpoint of a stage that its own cannot read.
-
-    DeepSpeed 0.19.8 then ends with an assertion without a text, or with an error about a missing file.
-    """
-    engine.load_checkpoint = partial(_load, engine, engine.load_checkpoint)
-
-
 def _load(engine: Any, load: Any, path: Any, *args: Any, load_optimizer_states: bool = True, **kwargs: Any) -> Any:
+    # DeepSpeed 0.19.8 ends with an assertion without a text, or an error about a missing file, at another stage's.
     stage, saved = engine.zero_optimization_stage(), _stage_of(Path(path))
     # Without optimizer states, stages 0 to 2 have the same file.
     same = (stage > 2) == (saved > 2) and (not load_optimizer_states or bool(stage) == bool(saved))

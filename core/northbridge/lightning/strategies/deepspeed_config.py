@@ -46,14 +46,14 @@ def reject_file(path: Any) -> None:
 def reject_accumulation(config: Config) -> None:
     """Raise :class:`UnsupportedError` if the ``config`` of a Fabric accumulates gradients: only an engine counts."""
     if config.get("gradient_accumulation_steps", 1) != 1:
-        raise UnsupportedError("a Fabric has no gradient_accumulation_steps. Fix: leave it out", capability="deepspeed")
+        raise _unsupported("a Fabric has no gradient_accumulation_steps. Fix: leave it out")
 
 
 def reject_no_optimizer(config: Config) -> None:
     """Raise :class:`UnsupportedError` if ``config`` shards an optimizer, and there is none."""
     stage = (config.get("zero_optimization") or {}).get("stage", 0)
     if stage in (1, 2):
-        raise UnsupportedError(f"ZeRO {stage} needs an optimizer. Fix: stage=3 or 0", capability="deepspeed")
+        raise _unsupported(f"ZeRO {stage} needs an optimizer. Fix: stage=3 or 0")
 
 
 def reject_rebuilt_optimizer(config: Config, optimizer: Any, scheduler: Any) -> None:
@@ -68,10 +68,7 @@ def reject_rebuilt_optimizer(config: Config, optimizer: Any, scheduler: Any) -> 
         return
     first, *others = optimizer.param_groups
     if others or scheduler is not None or any(first[name] != value for name, value in optimizer.defaults.items()):
-        raise UnsupportedError(
-            f"ZeRO {stage} drops Adagrad's groups and schedule. Fix: stage=0 or another optimizer",
-            capability="deepspeed",
-        )
+        raise _unsupported(f"ZeRO {stage} drops Adagrad's groups and schedule. Fix: stage=0 or another optimizer")
 
 
 def reject_optimizer(backend: Backend, config: Config) -> None:
@@ -82,19 +79,17 @@ def reject_optimizer(backend: Backend, config: Config) -> None:
     if offloads and name.lower() == "lion":
         return  # by its operator for the host
     if builder is not None and _lacks(import_module("deepspeed.accelerator").get_accelerator(), builder):
-        raise UnsupportedError(
-            f"DeepSpeed has no {name} for {backend.name!r}. Fix: type='AdamW'",
-            capability="deepspeed",
-        )
+        raise _unsupported(f"DeepSpeed has no {name} for {backend.name!r}. Fix: type='AdamW'")
+
+
+def _unsupported(said: str) -> UnsupportedError:
+    return UnsupportedError(said, capability="deepspeed")
 
 
 def _reject_kinds(config: Config) -> None:
     for part in ("zero_optimization", "optimizer"):
         if not isinstance(config.get(part), (Mapping, type(None))):
-            raise UnsupportedError(
-                f"{part}={config[part]!r} is not a dict. Fix: write its settings",
-                capability="deepspeed",
-            )
+            raise _unsupported(f"{part}={config[part]!r} is not a dict. Fix: write its settings")
 
 
 def _reject_stage(config: Config) -> None:
@@ -111,10 +106,7 @@ def _reject_inference(config: Config) -> None:
     if isinstance(parallel, Mapping) and "tp_size" in parallel:
         asked.append("tensor_parallel.tp_size")
     if asked:
-        raise UnsupportedError(
-            f"{asked[0]} is for init_inference(). Fix: leave it out; stage=3 shards predict()",
-            capability="deepspeed",
-        )
+        raise _unsupported(f"{asked[0]} is for init_inference(). Fix: leave it out; stage=3 shards predict()")
 
 
 def _reject_disks(backend: Backend, accelerator: Any, config: Config, remote_device: str | None) -> None:
@@ -122,9 +114,8 @@ def _reject_disks(backend: Backend, accelerator: Any, config: Config, remote_dev
     offloads = {part: (zero.get(part) or {}).get("device") for part in ("offload_optimizer", "offload_param")}
     to_disk = [part for part, device in {**offloads, "remote_device": remote_device}.items() if device == "nvme"]
     if to_disk and _lacks(accelerator, "AsyncIOBuilder"):
-        raise UnsupportedError(
-            f"{to_disk[0]} to 'nvme': DeepSpeed has no AsyncIO operator for {backend.name!r}. Fix: offload to 'cpu'",
-            capability="deepspeed",
+        raise _unsupported(
+            f"{to_disk[0]} to 'nvme': DeepSpeed has no AsyncIO operator for {backend.name!r}. Fix: offload to 'cpu'"
         )
 
 

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 from northbridge.errors import CollectiveError
 from northbridge.lightning.strategies.optimizers import follow
 from northbridge.lightning.strategies.sharded import _FabricShardedMixin, _ShardedMixin, _TrainerShardedMixin
-from northbridge.lightning.strategies.unsupported import (
-    OF_SEVERAL_RANKS,
-    reject_data_parallel,
-    reject_sparse_gradients,
-    reject_tensors,
-    reject_unsupported,
-)
+from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_module, reject_unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -60,9 +54,7 @@ class _FSDPMixin(_ShardedMixin):
             arguments["device_mesh"] = init_device_mesh(self.backend.device.type, sizes)
 
     def _reject_module(self, module: torch.nn.Module) -> None:
-        reject_tensors(self.backend, module, self.root_device)
-        reject_sparse_gradients(self.backend, module, self.root_device)
-        reject_data_parallel(self.backend, module, self.root_device)
+        reject_module(self.backend, module, self.root_device)
         precision, library = self.mixed_precision_config, self.backend.collective
         for dtype in filter(None, (precision and precision.param_dtype, precision and precision.reduce_dtype)):
             if not library.carries(dtype):

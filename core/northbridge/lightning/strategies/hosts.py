@@ -12,12 +12,7 @@ from northbridge.lightning.plugins.checkpoint_io import to_cpu
 from northbridge.lightning.plugins.float8 import use_requested
 from northbridge.lightning.plugins.precision import clip_grad_norm, clips_by_itself
 from northbridge.lightning.strategies.optimizers import follow, following
-from northbridge.lightning.strategies.unsupported import (
-    reject_data_parallel,
-    reject_sparse_gradients,
-    reject_tensors,
-    reject_unsupported,
-)
+from northbridge.lightning.strategies.unsupported import reject_module, reject_unsupported
 from northbridge.process_record import logger
 
 if TYPE_CHECKING:
@@ -52,10 +47,7 @@ class _TrainerMixin(_NamespaceMixin):
 
     def model_to_device(self) -> None:
         """Move the model to this rank's device, unless the chip cannot hold or train its tensors."""
-        reject_tensors(self.backend, self.model, self.root_device)
-        reject_data_parallel(self.backend, self.model, self.root_device)
-        if self._fits():
-            reject_sparse_gradients(self.backend, self.model, self.root_device)
+        reject_module(self.backend, self.model, self.root_device, fits=self._fits())
         with following(self.model):
             super().model_to_device()
         self._check_moved(self.model)

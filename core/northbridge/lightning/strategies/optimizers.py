@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from northbridge.backend import Backend
 from northbridge.errors import CheckpointError, UnsupportedError, WrongDeviceError
+from northbridge.lightning.strategies.unsupported import reject_denied
 
 if TYPE_CHECKING:
     import torch
@@ -40,12 +41,8 @@ def reject_fused(backend: Backend, optimizer: Optimizer) -> None:
     if not any(group.get("fused") for group in optimizer.param_groups):
         return
     asked = f"{type(optimizer).__name__}(fused=True)"
-    claim = backend.present_capabilities().fused_optimizers
-    if claim.denied:
-        raise UnsupportedError(
-            f"{asked}: {backend.name!r} has no fused optimizers: {claim.reason}. Fix: leave fused= out",
-            capability="fused_optimizers",
-        )
+    what = f"{asked}: {backend.name!r} has no fused optimizers"
+    reject_denied(backend, "fused_optimizers", what, "leave fused= out")
     fused = backend.acceleration.fused_optimizers()
     if fused:
         kind = fused.get(type(optimizer))
@@ -144,10 +141,7 @@ def _count_by_parameter_alone(optimizer: Optimizer, state: State) -> State:
     return {**state, "param_groups": groups}
 
 
-_WITHOUT_COUNTERPART = {
-    "amsgrad": "amsgrad=True",
-    "maximize": "maximize=True",
-}
+_WITHOUT_COUNTERPART = ("amsgrad", "maximize")
 """Options of torch's optimizers that no vendor's class has."""
 
 
@@ -156,9 +150,7 @@ def _count_by_group(optimizer: Optimizer, state: State) -> State:
     name = type(optimizer).__name__
     groups: list[State] = []
     for group in state["param_groups"]:
-        unknown = [
-            said for key, said in _WITHOUT_COUNTERPART.items() if group.get(key) and key not in _options(optimizer)
-        ]
+        unknown = [f"{key}=True" for key in _WITHOUT_COUNTERPART if group.get(key) and key not in optimizer.defaults]
         if group.get("decoupled_weight_decay") is False and group["weight_decay"] != 0:
             unknown.append("Adam's weight_decay, which is part of the gradient")
         if unknown:
@@ -175,10 +167,6 @@ def _count_by_group(optimizer: Optimizer, state: State) -> State:
             )
         groups.append({**group, **({"step": counts.pop()} if counts and "step" not in group else {})})
     return {**state, "param_groups": groups}
-
-
-def _options(optimizer: Optimizer) -> set[str]:
-    return set(optimizer.defaults)
 
 
 _KEPT = ("_backward_hooks", "_post_accumulate_grad_hooks")

@@ -31,7 +31,7 @@ class _ShardedMixin(_ParallelMixin):
         """True if every rank writes its shards into a folder; False if rank 0 writes the whole into a file."""
         raise NotImplementedError
 
-    def _save_draft(self, path: Any, save: Callable[[Path], None]) -> None:
+    def _replace_together(self, path: Any, save: Callable[[Path], None]) -> None:
         """Let all ranks write a draft, which replaces ``path`` when each of them has finished."""
         target = self.broadcast(Path(path))
         if not self._writes_shards and target.is_dir() and not (target / "meta.pt").exists():
@@ -39,7 +39,7 @@ class _ShardedMixin(_ParallelMixin):
         if not self._writes_shards and self.namespace.is_trainer and not target.is_dir():
             self._on_every_rank(target, partial(save, target))  # by the CheckpointIO, which writes its own drafts
             return
-        self._replace_together(target, partial(self._write_draft, save, target))
+        super()._replace_together(target, partial(self._write_draft, save, target))
 
     def _write_draft(self, save: Callable[[Path], None], target: Path, draft: Path) -> None:
         _write(save, draft, target)
@@ -69,7 +69,7 @@ class _TrainerShardsMixin(_TrainerMixin):
         reject_unsupported(self.backend, "checkpoint")
         whole = to_cpu(self.with_random_states(checkpoint))
         save = self.stock_class.save_checkpoint
-        self._save_draft(filepath, lambda path: save(self, whole, path, storage_options))
+        self._replace_together(filepath, lambda path: save(self, whole, path, storage_options))
 
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
         """Read the checkpoint, and keep its random states for a fit."""
@@ -105,7 +105,7 @@ class _FabricShardedMixin(_FabricMixin, _ShardedMixin):
         reject_unsupported(self.backend, "checkpoint")
         beside = {key: _saved(each) for key, each in state.items() if not _is_spread(each)}
         whole, save = {**state, **to_cpu(beside)}, self.stock_class.save_checkpoint
-        self._save_draft(path, lambda path: save(self, path, whole, storage_options, filter))
+        self._replace_together(path, lambda path: save(self, path, whole, storage_options, filter))
 
 
 def _is_spread(value: Any) -> bool:

@@ -17,8 +17,6 @@ from northbridge.lightning.plugins.containers import values_in
 if TYPE_CHECKING:
     import torch
 
-    from northbridge.backend import Backend
-
 
 TRAINING_CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -47,12 +45,16 @@ ONE_PROCESS = "only CUDA runs several devices in one process"
 
 def reject_unsupported(backend: Backend, *claims: str) -> None:
     """Raise :class:`UnsupportedError` for the first of these :data:`TRAINING_CLAIMS` that the chip does not support."""
-    present = backend.present_capabilities().claims()
     for name in claims:
-        if present[name].denied:
-            asked, instead = TRAINING_CLAIMS[name]
-            why = present[name].reason
-            raise UnsupportedError(f"{backend.name!r} does not support {asked}: {why}. Fix: {instead}", capability=name)
+        asked, instead = TRAINING_CLAIMS[name]
+        reject_denied(backend, name, f"{backend.name!r} does not support {asked}", instead)
+
+
+def reject_denied(backend: Backend, claim: str, what: str, instead: str) -> None:
+    """Raise :class:`UnsupportedError`, which gives the reason for ``what``, if the chip denies ``claim``."""
+    found = backend.present_capabilities().claims()[claim]
+    if found.denied:
+        raise UnsupportedError(f"{what}: {found.reason}. Fix: {instead}", capability=claim)
 
 
 def reject_inference_mode(backend: str, _module: object, _inputs: object) -> None:
@@ -61,6 +63,14 @@ def reject_inference_mode(backend: str, _module: object, _inputs: object) -> Non
 
     if torch.is_inference_mode_enabled():
         reject_unsupported(get(backend), "inference_mode")
+
+
+def reject_module(backend: Backend, module: torch.nn.Module, device: torch.device, *, fits: bool = True) -> None:
+    """Raise :class:`UnsupportedError` for what ``device`` lacks of ``module``; ``fits`` if it is trained."""
+    reject_tensors(backend, module, device)
+    reject_data_parallel(backend, module, device)
+    if fits:
+        reject_sparse_gradients(backend, module, device)
 
 
 def reject_data_parallel(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
