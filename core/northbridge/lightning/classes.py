@@ -15,10 +15,10 @@ from northbridge.lightning.launchers.multiprocessing import _MultiProcessingLaun
 from northbridge.lightning.launchers.subprocess_script import _SubprocessScriptLauncherMixin
 from northbridge.lightning.namespaces import Classes, Namespace
 from northbridge.lightning.plugins.checkpoint_io import _CheckpointIOMixin
-from northbridge.lightning.plugins.environments.mpiexec import _MpiexecEnvironmentMixin
 from northbridge.lightning.plugins.float8 import Float8Precision
 from northbridge.lightning.plugins.float8_inference import Float8Inference
 from northbridge.lightning.plugins.layer_sync import _LayerSyncMixin
+from northbridge.lightning.plugins.mpiexec import _MpiexecEnvironmentMixin
 from northbridge.lightning.plugins.precision import _FSDPPrecisionMixin
 from northbridge.lightning.strategies.chip import _FabricSingleDeviceMixin, _SingleDeviceMixin
 from northbridge.lightning.strategies.ddp import _DDPMixin

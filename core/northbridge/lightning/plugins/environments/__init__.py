@@ -1,1 +1,0 @@
-"""Cluster environments: how Lightning learns which rank a process is."""
