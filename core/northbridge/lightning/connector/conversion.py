@@ -9,8 +9,7 @@ from northbridge.lightning.accelerators.accelerator import is_our_class, is_ours
 from northbridge.lightning.classes import classes
 from northbridge.lightning.connector.registry import Alias
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.plugins.float8 import Float8Precision
-from northbridge.lightning.plugins.float8_inference import Float8Inference
+from northbridge.lightning.plugins.float8 import Float8Plugin
 from northbridge.lightning.vendor_names.names import (
     AcceleratorName,
     VendorName,
@@ -101,11 +100,8 @@ def _convert_names(namespace: Namespace, arguments: dict[str, Any]) -> None:
 
 def settle_plugin(namespace: Namespace, plugin: Any) -> Any:
     """Convert a plugin of no namespace yet, or one that wraps one, to ``namespace``."""
-    if isinstance(plugin, Float8Inference):
-        plugin.__class__ = classes(namespace).float8_inference
-        return plugin
-    if isinstance(plugin, Float8Precision):
-        plugin.__class__ = classes(namespace).float8_precision
+    if isinstance(plugin, Float8Plugin):
+        plugin.__class__ = getattr(classes(namespace), plugin.field)
         return plugin
     if is_open(plugin, CheckpointIOName):
         return plugin.settle(namespace)
@@ -115,7 +111,7 @@ def settle_plugin(namespace: Namespace, plugin: Any) -> Any:
 
 
 def _holds_name(plugin: Any) -> bool:
-    if isinstance(plugin, (Float8Precision, Float8Inference)):
+    if isinstance(plugin, Float8Plugin):
         return True
     return is_open(plugin, VendorName) or is_open(getattr(plugin, "_checkpoint_io", None), VendorName)
 
@@ -165,7 +161,7 @@ def _settle_strategy(
     if given.get("checkpoint_io") is not None:
         given["checkpoint_io"] = settle_plugin(namespace, given["checkpoint_io"])
     load_with_hardware(strategy.backend_name)
-    return strategy.settle(namespace, given)
+    return strategy.become(strategy.make(namespace, given))
 
 
 def _settle_accelerator(name: VendorName, arguments: dict[str, Any]) -> None:

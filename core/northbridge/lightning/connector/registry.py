@@ -107,19 +107,17 @@ def _names_to_register() -> list[str]:
         # Lightning is only being imported: a run that asks for one of the names gets the error.
         note("northbridge", "wrong setting", str(error), problem=True)
         settings = CoreSettings()
-    announced = names()
-    for name in announced:
+    registered = []
+    for name in names():
         if settings.disables(name):
             note(name, "off", "NORTHBRIDGE_DISABLE names it")
         elif name in LIGHTNING_NAMES:
             note(name, "refused", "the name is Lightning's own", problem=True)
         elif not is_wellformed(name):
             note(name, "refused", "a name is made of lower-case letters, digits and underscores", problem=True)
-    return [
-        name
-        for name in announced
-        if is_wellformed(name) and name not in LIGHTNING_NAMES and not settings.disables(name)
-    ]
+        else:
+            registered.append(name)
+    return registered
 
 
 def _register(namespace: Namespace, name: str, announced: Announced) -> None:

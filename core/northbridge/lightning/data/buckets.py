@@ -6,17 +6,14 @@ import inspect
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn.functional import pad
-from torch.utils.data import BatchSampler, Sampler, default_collate
+from torch.utils.data import BatchSampler, DistributedSampler, Sampler, default_collate
 from typing_extensions import Self
 
 from northbridge.errors import ArgumentsError
-
-if TYPE_CHECKING:
-    from torch.utils.data.distributed import DistributedSampler
 
 
 class BucketBatchSampler(BatchSampler):
@@ -61,9 +58,8 @@ class BucketBatchSampler(BatchSampler):
         self.buckets: dict[int, list[int]] = {boundary: [] for boundary in checked}
         for index, length in enumerate(lengths):
             self.buckets[boundary_of(length, checked)].append(index)
-        replicas = _replicas(sampler)
-        self.rank: int = 0 if replicas is None else replicas.rank
-        self.num_replicas: int = 1 if replicas is None else replicas.num_replicas
+        self.rank: int = sampler.rank if isinstance(sampler, DistributedSampler) else 0
+        self.num_replicas: int = sampler.num_replicas if isinstance(sampler, DistributedSampler) else 1
         self._repeats = not _is_for_prediction(sampler)
 
     def set_epoch(self, epoch: int) -> None:
@@ -126,12 +122,6 @@ class _Epoch(Sampler[int]):
 
     def __len__(self) -> int:
         return self.length
-
-
-def _replicas(sampler: Sampler[int] | None) -> DistributedSampler[int] | None:
-    from torch.utils.data.distributed import DistributedSampler
-
-    return sampler if isinstance(sampler, DistributedSampler) else None
 
 
 def _is_for_prediction(sampler: object) -> bool:

@@ -11,6 +11,8 @@ from multiprocessing import active_children, get_context
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from threading import get_ident
+from traceback import walk_tb
+from types import FrameType
 from typing import Any
 
 from northbridge.errors import ArgumentsError, CollectiveError, UnsupportedError
@@ -123,18 +125,16 @@ def name_killed_ranks(error: BaseException, rank: int) -> None:
 
 def _processes_behind(error: BaseException) -> list[Any]:
     # A Fabric's launcher does not keep them, and torch raises the error in a method of their context.
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    context = traceback.tb_frame.f_locals.get("self") if traceback is not None else None
-    return list(getattr(context, "processes", ()))
+    return [each for frame in _innermost(error) for each in getattr(frame.f_locals.get("self"), "processes", ())]
 
 
 def _is_of_pickling(error: BaseException) -> bool:
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return traceback is not None and traceback.tb_frame.f_globals.get("__name__") == "multiprocessing.reduction"
+    return any(frame.f_globals.get("__name__") == "multiprocessing.reduction" for frame in _innermost(error))
+
+
+def _innermost(error: BaseException) -> list[FrameType]:
+    """Return the frame that raised ``error``, if it was raised."""
+    return [frame for frame, _ in walk_tb(error.__traceback__)][-1:]
 
 
 def _siblings() -> list[int]:

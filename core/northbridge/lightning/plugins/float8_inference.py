@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -45,7 +45,7 @@ class Float8Inference(Float8Plugin):
     of another chip, generation, model, number of ranks or version of the software.
     """
 
-    field: ClassVar[str] = "float8_inference"  # of Classes
+    field = "float8_inference"
 
     def __init__(self, stage: str | None = None, folder: Any = None, config: Any = None) -> None:
         self.config: dict[str, Any] = read_config(config)

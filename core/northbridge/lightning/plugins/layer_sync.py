@@ -6,7 +6,7 @@ one all-gather forward and one all-reduce backward.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed
@@ -17,9 +17,6 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from northbridge.discovery.declared import get
 from northbridge.lightning.namespaces import _NamespaceMixin
-
-if TYPE_CHECKING:
-    import torch
 
 
 class _LayerSyncMixin(_NamespaceMixin):

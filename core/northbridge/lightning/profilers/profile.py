@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -100,17 +100,15 @@ class _TracedProfileMixin:
     _exported: Path | None = None
 
     # No __init__: Lightning reads the parameters of the vendor's.
-    @property
+    @cached_property
     def traces(self) -> list[Trace]:
         """The traces so far, without those that could not be read."""
-        kept: list[Trace] = self.__dict__.setdefault("_traces", [])
-        return kept
+        return []
 
-    @property
+    @cached_property
     def problems(self) -> list[str]:
         """Why traces could not be read."""
-        kept: list[str] = self.__dict__.setdefault("_problems", [])
-        return kept
+        return []
 
     @property
     def on_trace_ready(self) -> Callable[[Any], None]:

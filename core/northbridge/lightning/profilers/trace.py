@@ -166,10 +166,9 @@ def show(traces: Sequence[Trace], row_limit: int = -1) -> str:
 
 
 def _say_nothing(traces: Sequence[Trace]) -> str:
-    host: defaultdict[str, int] = defaultdict(int)
+    host: Counter[str] = Counter()
     for trace in traces:
-        for category, count in trace.host.items():
-            host[category] += count
+        host.update(trace.host)
     of_the_host = ", ".join(f"{count} {shorten(category)}" for category, count in list(host.items())[:6]) or "none"
     return (
         f"none: the trace has no device's row. Events of the host: {of_the_host}. Fix: check that the vendor's software"

@@ -159,28 +159,21 @@ class _ParallelMixin(_ChipMixin):
         )
 
     def _meet(self, timeout: timedelta | None, store: Store | None = None) -> Store | None:
-        return process_group.meet(
-            self.backend.collective,
-            rank=self.global_rank,
-            world_size=self.world_size,
-            timeout=timeout,
-            device=self.root_device,
-            node_size=self.num_processes,
-            store=store,
-            library=self._process_group_backend,
-        )
+        return process_group.meet(**self._group(timeout), node_size=self.num_processes, store=store)
 
     def _start_over_library(self, timeout: timedelta | None, store: Store | None) -> None:
-        process_group.start(
-            self.backend.collective,
-            rank=self.global_rank,
-            world_size=self.world_size,
-            timeout=timeout,
-            device=self.root_device,
-            store=store,
-            library=self._process_group_backend,
-        )
+        process_group.start(**self._group(timeout), store=store)
         leave_at_the_end(timeout, self._launcher)
+
+    def _group(self, timeout: timedelta | None) -> dict[str, Any]:
+        return {
+            "collective": self.backend.collective,
+            "rank": self.global_rank,
+            "world_size": self.world_size,
+            "timeout": timeout,
+            "device": self.root_device,
+            "library": self._process_group_backend,
+        }
 
     def _get_process_group_backend(self) -> str:
         name: str = self.backend.collective.name

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib.util import find_spec
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from weakref import WeakKeyDictionary
 
 from northbridge.discovery.current import loaded
@@ -114,8 +114,12 @@ class VendorName(ABC, metaclass=_VendorNameType):
         return is_vendor_class(cls) and _runs_on(cls.backend_name) and own
 
     def make_draft(self, namespace: Namespace) -> Any:
-        """Make the object of ``namespace`` that answers before a Trainer or a Fabric gets this one."""
+        """Make the object of ``namespace``, with what is known before a run: its arguments and the chip."""
         raise NotImplementedError
+
+    def settle(self, namespace: Namespace) -> Any:
+        """Become the object of ``namespace``; the chip's software is loaded already."""
+        return self.become(self.make_draft(namespace))
 
     def answer(self, attribute: str) -> Any:
         """Return the value of ``attribute`` before a Trainer or a Fabric gets this object; acquires no card."""
@@ -167,10 +171,6 @@ class AcceleratorName(AcceleratorQuestions, VendorName):
         """Return the devices with these indices, or the first ones if ``devices`` is a number."""
         return super().get_parallel_devices(cls.parse_devices(devices))
 
-    def settle(self, namespace: Namespace) -> Any:
-        """Become the accelerator of ``namespace``."""
-        return self.become(self.make_draft(namespace))
-
     def make_draft(self, namespace: Namespace) -> Any:
         return classes(namespace).accelerator(self.backend_name)
 
@@ -219,27 +219,20 @@ def _runs_on(backend: str) -> bool:
     return bool(backend) and chip is not None and chip.name == backend
 
 
-class Drafted(Protocol):
-    """A vendor's name."""
-
-    def make_draft(self, namespace: Namespace) -> Any:
-        """Make the object of ``namespace``, with what is known before a run: its arguments and the chip."""
-
-
-def draft_of(name: Drafted) -> Any:
+def draft_of(name: VendorName) -> Any:
     """Return the object that ``name`` would become now. It is made once; that loads the chip, and acquires no card."""
     if name not in _drafts:
         _drafts[name] = name.make_draft(namespace_at_hand())
     return _drafts[name]
 
 
-def drop_draft(name: Drafted) -> Any | None:
+def drop_draft(name: VendorName) -> Any | None:
     """Forget the draft of ``name``, and return it; None if nothing has been asked."""
     return _drafts.pop(name, None)
 
 
 # Not attributes of the names, which may be copied, pickled, or sent to a rank.
-_drafts: WeakKeyDictionary[Drafted, Any] = WeakKeyDictionary()
+_drafts: WeakKeyDictionary[VendorName, Any] = WeakKeyDictionary()
 
 
 def namespace_at_hand() -> Namespace:
@@ -285,21 +278,9 @@ def bind(
 
 
 @cache
-def arguments_of_ddp() -> frozenset[str]:
-    """Return the parameters of torch's ``DistributedDataParallel`` that a strategy does not set itself."""
-    from torch.nn.parallel import DistributedDataParallel
-
-    given_by_strategy = {"self", "module", "device_ids", "output_device"}
-    return frozenset(inspect.signature(DistributedDataParallel.__init__).parameters) - given_by_strategy
-
-
-@cache
-def arguments_of_fsdp() -> frozenset[str]:
-    """Return the parameters of torch's ``FullyShardedDataParallel`` that a strategy does not set itself."""
-    from torch.distributed.fsdp import FullyShardedDataParallel
-
-    given_by_strategy = {"self", "module", "device_id"}
-    return frozenset(inspect.signature(FullyShardedDataParallel.__init__).parameters) - given_by_strategy
+def arguments_of(wrapper: Any, *by_strategy: str) -> frozenset[str]:
+    """Return the parameters of torch's ``wrapper`` of a module, without those that a strategy sets."""
+    return frozenset(inspect.signature(wrapper.__init__).parameters) - {"self", "module", *by_strategy}
 
 
 _warned: set[tuple[str, str]] = set()

@@ -62,10 +62,6 @@ class PrecisionName(VendorName):
         """Return the plugin of no namespace yet that the name means; None if :attr:`precision` says all."""
         return None
 
-    def settle(self, namespace: Namespace) -> Any:
-        """Become the plugin of ``namespace``; the chip's software is loaded already."""
-        return self.become(self.make_draft(namespace))
-
     def make_draft(self, namespace: Namespace) -> Any:
         return precision_plugin(namespace, load(get(self.backend_name)), self.words[self.precision])
 
@@ -118,10 +114,6 @@ class CheckpointIOName(VendorName):
 
     kind = "CheckpointIO"
 
-    def settle(self, namespace: Namespace) -> Any:
-        """Become the checkpoint plugin of ``namespace``."""
-        return self.become(self.make_draft(namespace))
-
     def make_draft(self, namespace: Namespace) -> Any:
         return classes(namespace).checkpoint_io()
 
@@ -154,10 +146,6 @@ class ProfilerName(VendorName):
 
         of_lightning = ("table_kwargs", "export_to_flame_graph", "metric")
         return (*of_lightning, *list(inspect.signature(torch.profiler.profile.__init__).parameters)[1:])
-
-    def settle(self, namespace: Namespace) -> Any:
-        """Become the PyTorchProfiler of ``namespace``. Raises Lightning's error for a bad value."""
-        return self.become(self.make_draft(namespace))
 
     def make_draft(self, namespace: Namespace) -> Any:
         return namespace.module("profilers").PyTorchProfiler(**{**self.defaults, **self.arguments})

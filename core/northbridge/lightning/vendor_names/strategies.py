@@ -15,8 +15,7 @@ from northbridge.lightning.strategies.chip import _ChipMixin
 from northbridge.lightning.vendor_names.names import (
     AcceleratorName,
     VendorName,
-    arguments_of_ddp,
-    arguments_of_fsdp,
+    arguments_of,
     draft_of,
     is_open,
     namespace_at_hand,
@@ -39,10 +38,6 @@ class StrategyName(VendorName):
     @classmethod
     def passed_on(cls) -> Collection[str]:
         return PRECISION_OF_STRATEGY
-
-    def settle(self, namespace: Namespace, arguments: dict[str, Any]) -> Any:
-        """Become the strategy of ``namespace`` that ``arguments`` build. The chip's software is loaded already."""
-        return self.become(self.make(namespace, arguments))
 
     def make(self, namespace: Namespace, arguments: dict[str, Any]) -> Any:
         """Make the strategy of ``namespace``. Raises :class:`ArgumentsError` for an argument that it lacks."""
@@ -129,7 +124,9 @@ class DDPStrategyName(_ParallelStrategyName):
 
     @classmethod
     def passed_on(cls) -> Collection[str]:
-        return (*super().passed_on(), *arguments_of_ddp())
+        from torch.nn.parallel import DistributedDataParallel
+
+        return (*super().passed_on(), *arguments_of(DistributedDataParallel, "device_ids", "output_device"))
 
 
 class FSDPStrategyName(_ParallelStrategyName):
@@ -151,7 +148,9 @@ class FSDPStrategyName(_ParallelStrategyName):
 
     @classmethod
     def passed_on(cls) -> Collection[str]:
-        return (*super().passed_on(), *arguments_of_fsdp())
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        return (*super().passed_on(), *arguments_of(FullyShardedDataParallel, "device_id"))
 
 
 class DeepSpeedStrategyName(StrategyName):
