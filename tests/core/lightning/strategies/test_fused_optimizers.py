@@ -274,9 +274,9 @@ def test_an_option_without_counterpart_is_refused(
 ) -> None:
     _, saved = stepped(lambda params, **others: kind(params, **others, **option), 1)
 
-    said = refusal(CheckpointError, stepped, GroupedAdamW, 1, saved, vendors)
+    told = refusal(CheckpointError, stepped, GroupedAdamW, 1, saved, vendors)
 
-    assert said == (
+    assert told == (
         f"the optimizer's state was saved with {said}, which GroupedAdamW lacks. Fix: load it with the class that"
         " saved it"
     )

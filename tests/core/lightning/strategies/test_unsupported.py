@@ -234,7 +234,7 @@ def spread(module: Any) -> Any:
 
 
 SPREADS = (
-    "{} nn.DataParallel, which cannot run on 'cpu_sim': only CUDA runs several devices in one process. Fix: leave"
+    "{} torch.nn.DataParallel, which cannot run on 'cpu_sim': only CUDA runs several devices in one process. Fix: leave"
     " it out, and write strategy='ddp' for several devices"
 )
 
