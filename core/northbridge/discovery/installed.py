@@ -109,7 +109,7 @@ def _places() -> _Places:
     for place in sys.path:
         try:
             status = os.stat(place or os.curdir)
-        except (OSError, TypeError):  # Python passes over what is no folder's name
+        except (OSError, TypeError):  # Python skips names that cannot be folders
             continue
         found.append((status.st_dev, status.st_ino, status.st_mtime_ns))
     return tuple(found)
