@@ -193,7 +193,7 @@ class CompiledGraphs:
         """Number of compiled graphs."""
 
         self._counter = _counter()
-        self._known = {each.compile_id for each in _compilations()}
+        self._known = {*_compilations()}
 
     def new(self, step: int) -> list[SeenGraph]:
         """Return the compilations since the last call, each with its function and the reason that torch gives."""
@@ -202,9 +202,9 @@ class CompiledGraphs:
             return []
         self.count += counter - self._counter if counter > self._counter else counter  # somebody has reset it
         self._counter = counter
-        found = [each for each in _compilations() if each.compile_id not in self._known]
-        self._known |= {each.compile_id for each in found}
-        return [SeenGraph(STAGE, step, _place(each), _reason(each), steps=0) for each in found]
+        found = {key: each for key, each in _compilations().items() if key not in self._known}
+        self._known |= found.keys()
+        return [SeenGraph(STAGE, step, _place(each), _reason(each), steps=0) for each in found.values()]
 
 
 def _counter() -> int:
@@ -212,15 +212,16 @@ def _counter() -> int:
     return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
 
 
-def _compilations() -> list[Any]:
+def _compilations() -> dict[tuple[Any, Any], Any]:
+    """Return what torch compiled last, by number and start: after ``torch.compiler.reset()`` it numbers anew."""
     dynamo: Any = sys.modules.get("torch._dynamo.utils")
     found = [] if dynamo is None else dynamo.get_compilation_metrics()  # torch keeps the last 64
     ours = distinct_graphs.__file__  # the hooks of the watch
-    return [
-        each
+    return {
+        (each.compile_id, each.start_time): each
         for each in found
         if each.co_name and each.co_filename != ours and getattr(each, "is_forward", True) is not False
-    ]
+    }
 
 
 def _place(compilation: Any) -> str:

@@ -77,7 +77,7 @@ def no_advice(recwarn: pytest.WarningsRecorder) -> Iterator[None]:
         yield
 
 
-# --- What torch.compile has compiled: first, as torch numbers compilations anew after a reset
+# --- What torch.compile has compiled
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ class Scaled(nn.Module):
 
 @compiles
 def test_hooks_of_the_watch_are_not_in_its_table() -> None:
-    """The first test: torch tries to compile the hook once in a process."""
+    """torch tries to compile the hook once in a process."""
     model = nn.Sequential(nn.Linear(3, 3))
     model[0].compile(backend="eager")
     graphs, compiled = DistinctGraphs(), CompiledGraphs()
@@ -137,6 +137,17 @@ def test_what_was_compiled_before_does_not_count() -> None:
 
     assert compiled.new(0) == []
     assert compiled.count == 0
+
+
+@compiles
+def test_what_is_compiled_after_a_reset_counts() -> None:
+    """torch numbers it as what was compiled first in this process."""
+    torch.compile(Scaled(), backend="eager")(torch.ones(2, 3))
+    compiled = CompiledGraphs()
+    torch.compiler.reset()
+    torch.compile(Scaled(), backend="eager")(torch.ones(2, 3))
+
+    assert [each.inputs for each in compiled.new(0)] == ["compiled for the first time"]
 
 
 @compiles
