@@ -6,7 +6,6 @@ C4 has one Trainer and one Fabric; cpu_sim's has them in all namespaces.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +33,7 @@ class TestProof:
         sim: SimChip,
         environment: dict[str, str],
         tmp_path: Path,
-        record_property: Callable[[str, object], None],
+        request: pytest.FixtureRequest,
     ) -> None:
         shared = {FOLDER: os.environ[FOLDER]} if FOLDER in os.environ else {}
         listed = tmp_path / "left.txt"
@@ -45,7 +44,7 @@ class TestProof:
         ran = Report.read(tmp_path / "report/report.json").suite.expected
         assert [test for test in left if not _is_of_cpu_sim(test)] == []
         assert [test for test in ran if _is_of_cpu_sim(test)] == []
-        record_property(LEFT, f"{len(left)} tests in {' and '.join(OF_CPU_SIM)}")
+        request.node.user_properties.append((LEFT, f"{len(left)} tests in {' and '.join(OF_CPU_SIM)}"))
 
 
 def _is_of_cpu_sim(test: str) -> bool:
