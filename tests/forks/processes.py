@@ -140,10 +140,12 @@ class _Server:
                     sent.append(self._requests.fileno())
                 socket.send_fds(self._requests, [b"."], sent)
             mine.send(program)
-            pid: int = mine.recv()
+            pid = mine.recv()
+            if not isinstance(pid, int):
+                raise EOFError(f"the fork ended with {pid} before it could tell its pid")
         except (EOFError, OSError):
             mine.close()
-            self._requests.close()  # whatever went wrong, it ends now
+            self._requests.close()  # whatever went wrong, it serves no more
             raise _ServerError(f"that process ended{self._how_it_ended()}") from None
         return _Fork(program, pid, mine)
 
@@ -198,8 +200,11 @@ class _OwnServer(_Server):
             del self._process
 
     def _how_it_ended(self) -> str:
-        code = self._process.wait()
-        return f" with exit code {code}: {self._said.read_text(errors='replace')[-12000:]}"
+        said = self._said.read_text(errors="replace")[-12000:]
+        try:
+            return f" with exit code {self._process.wait(5)}: {said}"
+        except subprocess.TimeoutExpired:
+            return f", or waits for its last forks: {said}"
 
 
 class _Fork:
@@ -218,7 +223,7 @@ class _Fork:
                 assert timeout is not None
                 raise subprocess.TimeoutExpired(self._program.command, timeout)
             try:
-                code: int = self._reply.recv()
+                (code,) = self._reply.recv()
             except EOFError:
                 raise RuntimeError(
                     f"it is not known how process {self.pid}, {self._program.name}, ended: its parent was killed"

@@ -93,7 +93,7 @@ def _fork(requests: socket.socket) -> tuple[Program, list[int]]:
     """Return in a fork, with its program and the file descriptors for its input, output and errors.
 
     Of a program that asks on there is one more: the other end of ``requests``. Who asked gets the fork's pid and, when
-    it has ended, its exit code as :mod:`subprocess` has it. The server ends with the last fork.
+    it has ended, a tuple of its exit code as :mod:`subprocess` has it. The server ends with the last fork.
     """
     forks: dict[int, tuple[int, Connection]] = {}  # by what the system shows of each
     changed = select.poll()
@@ -106,7 +106,7 @@ def _fork(requests: socket.socket) -> tuple[Program, list[int]]:
                 os.close(file)
                 pid, asker = forks.pop(file)
                 with suppress(OSError), asker:  # it may have ended
-                    asker.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                    asker.send((os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]),))
                 continue
             _, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
             if not descriptors:
