@@ -52,8 +52,9 @@ def test_it_loads_however_the_vendor_has_done_it(
     assert load(run, first, **environ) == [32, kind, 6.0]
 
 
-def test_a_script_may_import_the_vendors_package_itself(run: Run) -> None:
-    environ = {"TORCH_SDAA_ALIGN_NV_DEVICE": "a100"}  # which is the vendor's affair
+@pytest.mark.parametrize("aligned", ["a100", "v100"])
+def test_a_script_may_import_the_vendors_package_itself(run: Run, aligned: str) -> None:
+    environ = {"TORCH_SDAA_ALIGN_NV_DEVICE": aligned}  # which is the vendor's affair
 
     assert load(run, first=TORCH_FIRST + "import torch_sdaa\n", **environ) == [32, RENAMED, 6.0]
 

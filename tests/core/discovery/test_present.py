@@ -170,7 +170,7 @@ class TestAChildThatIsAScript:
         [
             *(
                 (f"echo '{each}'; exit 4", "code 4 (no output)")
-                for each in ("2", '{"devices": 64}', "a {'devices': 64}")
+                for each in ("2", '{"devices": 64}', 'northbridge found {"devices": 64}')
             ),
             ("exit 0", "code 0 (no output)"),
             (
