@@ -51,8 +51,13 @@ print(markers.placed - before)
 
 
 class TestModes:
-    def test_eager_has_the_vendors_compiler_and_marks_no_step(self, run: Run) -> None:
-        assert run(TAKEN_OR_REFUSED, first=LOAD, NORTHBRIDGE_HPU_SIM_RELEASE="1.22").strip().splitlines()[-3:] == [
+    """Of two releases, the newer is eager by default and the older lazy; the variable wins."""
+
+    @pytest.mark.parametrize("chosen", [{}, {"PT_HPU_LAZY_MODE": "0"}], ids=["by default", "by the variable"])
+    def test_eager_has_the_vendors_compiler_and_marks_no_step(self, run: Run, chosen: dict[str, str]) -> None:
+        release = "1.19" if chosen else "1.22"
+        said = run(TAKEN_OR_REFUSED, first=LOAD, NORTHBRIDGE_HPU_SIM_RELEASE=release, **chosen)
+        assert said.strip().splitlines()[-3:] == [
             "hpu_backend is taken",
             (
                 "'hpu' cannot compile with 'inductor': it generates no code for Gaudi. Fix: write torch.compile(model,"
@@ -61,8 +66,10 @@ class TestModes:
             "0",
         ]
 
-    def test_lazy_has_no_compiler_and_marks_each_step(self, run: Run) -> None:
-        said = run(TAKEN_OR_REFUSED, first=LOAD, NORTHBRIDGE_HPU_SIM_RELEASE="1.19")
+    @pytest.mark.parametrize("chosen", [{}, {"PT_HPU_LAZY_MODE": "1"}], ids=["by default", "by the variable"])
+    def test_lazy_has_no_compiler_and_marks_each_step(self, run: Run, chosen: dict[str, str]) -> None:
+        release = "1.22" if chosen else "1.19"
+        said = run(TAKEN_OR_REFUSED, first=LOAD, NORTHBRIDGE_HPU_SIM_RELEASE=release, **chosen)
         refused, _, marked = said.strip().splitlines()[-3:]
 
         assert refused == (
