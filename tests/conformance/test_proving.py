@@ -57,6 +57,12 @@ def test_withheld_level_failed_tests_and_links_are_told(command: Command, tmp_pa
     ]
 
 
+def test_a_level_that_is_not_said_to_be_simulated_is_another(command: Command, tmp_path: Path) -> None:
+    command(0, report_of(passing(), simulated=False))
+
+    assert prove("acme", tmp_path / "acme") == ["acme: it has C3 and not C3 (simulated), and the command ended with 0"]
+
+
 @pytest.mark.parametrize("code", [1, 2])
 def test_a_missing_report_is_told_and_an_old_one_does_not_serve(command: Command, tmp_path: Path, code: int) -> None:
     (tmp_path / "acme").mkdir()
