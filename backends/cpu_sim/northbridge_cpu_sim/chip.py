@@ -6,7 +6,7 @@ It imports nothing that needs a newer torch than the machine may have.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -112,15 +112,15 @@ def recorded_kernels() -> list[Kernel]:
     return [Kernel(*row) for row in extension().recorded_kernels()]
 
 
-def trace_operators(*, between_markers: bool = False, on_new: Callable[[], None] | None = None) -> None:
-    """Trace the operators of this process from now on; call ``on_new`` after the first run of each graph.
+def trace_operators(*, between_markers: bool = False) -> None:
+    """Trace the operators of this process from now on.
 
     Graphs stand for what a real chip would compile: the simulated one compiles nothing, and counts those that it has
     not run before. A graph is the sequence of operators between two markers, or one operator where the vendor's
     software has no markers: their names, and the shapes, dtypes, whole numbers, booleans and texts of their inputs. A
     floating-point number, such as a learning rate, is an input.
     """
-    extension().trace_operators(between_markers, on_new)
+    extension().trace_operators(between_markers)
 
 
 def mark_graph() -> None:

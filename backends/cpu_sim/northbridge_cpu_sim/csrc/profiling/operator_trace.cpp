@@ -21,7 +21,6 @@ struct TracedGraphs {
   bool between_markers = false;
   size_t open = 0; // the hash of the operators since the last marker; 0 if there are none
   std::unordered_map<size_t, int64_t> runs; // of each graph, by its hash
-  PyObject* on_new = nullptr; // called after the first run of a graph
 };
 
 // Never destroyed: threads of torch outlive the interpreter.
@@ -56,34 +55,17 @@ void mix_argument(size_t& hash, const c10::IValue& value) {
   }
 }
 
-// Counts a run of a graph; true if it is the first.
-bool count_run(size_t graph) {
-  return ++traced.runs[graph] == 1;
-}
-
-void tell_of_new_graph() {
-  if (traced.on_new != nullptr && Py_IsInitialized()) {
-    const py::gil_scoped_acquire gil;
-    py::reinterpret_borrow<py::object>(traced.on_new)();
-  }
-}
-
-void trace_operators(bool between_markers, const py::object& on_new) {
+void trace_operators(bool between_markers) {
   const std::lock_guard<std::mutex> lock(traced.mutex);
   traced.between_markers = between_markers;
-  traced.on_new = on_new.is_none() ? nullptr : py::object(on_new).release().ptr();
   operators_are_traced = true;
 }
 
 void mark_graph() {
-  bool is_new = false;
-  {
-    const std::lock_guard<std::mutex> lock(traced.mutex);
-    is_new = traced.open != 0 && count_run(traced.open);
+  const std::lock_guard<std::mutex> lock(traced.mutex);
+  if (traced.open != 0) {
+    ++traced.runs[traced.open];
     traced.open = 0;
-  }
-  if (is_new) {
-    tell_of_new_graph();
   }
 }
 
@@ -100,22 +82,16 @@ void detail::trace(const c10::OperatorName& name, c10::ArrayRef<c10::IValue> arg
   for (const auto& argument : arguments) {
     mix_argument(hash, argument);
   }
-  bool is_new = false;
-  {
-    const std::lock_guard<std::mutex> lock(traced.mutex);
-    if (traced.between_markers) {
-      mix_into(traced.open, hash);
-    } else {
-      is_new = count_run(hash);
-    }
-  }
-  if (is_new) {
-    tell_of_new_graph();
+  const std::lock_guard<std::mutex> lock(traced.mutex);
+  if (traced.between_markers) {
+    mix_into(traced.open, hash);
+  } else {
+    ++traced.runs[hash];
   }
 }
 
 void bind_operator_trace(py::module_& m) {
-  m.def("trace_operators", trace_operators, py::arg("between_markers"), py::arg("on_new"));
+  m.def("trace_operators", trace_operators, py::arg("between_markers"));
   m.def("mark_graph", mark_graph);
   m.def("graph_runs", graph_runs);
 }
