@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from northbridge.collective import Collective as Collective
     from northbridge.device import Device as Device
     from northbridge.discovery.cards import device_users as device_users, run_tool as run_tool
-    from northbridge.discovery.declared import get as get
+    from northbridge.discovery.declared import get as get, load as load
     from northbridge.discovery.installed import Plugin as Plugin, installed as installed
-    from northbridge.discovery.named import load as load
     from northbridge.discovery.present import available as available
     from northbridge.errors import *  # noqa: F403 - each of them is public
     from northbridge.float8.engine import Float8Engine as Float8Engine, Float8Quantizer as Float8Quantizer

@@ -37,7 +37,7 @@ _WATCHED = {**CONNECTORS, **COMMANDS}
 _STAND_INS = "northbridge.discovery.simulated:import_with_torch"
 _REGISTER = "northbridge.lightning.corrections.table:register"
 _SERVE_COMMAND = "northbridge.lightning.corrections.table:register_command"
-_SAY_NOT_LOADED = "northbridge.discovery.named:say_not_loaded"
+_SAY_NOT_LOADED = "northbridge.discovery.declared:say_not_loaded"
 
 _seed_at_import: int | None = None
 
@@ -147,8 +147,9 @@ class _ConnectorFinder(MetaPathFinder):
         if fullname not in _WATCHED or fullname in self._asking:
             return None
         self._asking.add(fullname)
+        others = [each for each in sys.meta_path if each is not self and hasattr(each, "find_spec")]
         try:
-            spec = self._ask_the_others(fullname, path, target)
+            spec = next(filter(None, (each.find_spec(fullname, path, target) for each in others)), None)
         finally:
             self._asking.discard(fullname)
         loader = spec.loader if spec is not None else None
@@ -163,17 +164,6 @@ class _ConnectorFinder(MetaPathFinder):
 
         loader.exec_module = execute_and_serve  # type: ignore[method-assign]
         return spec
-
-    def _ask_the_others(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
-    ) -> ModuleSpec | None:
-        for finder in tuple(sys.meta_path):
-            if finder is self or not hasattr(finder, "find_spec"):
-                continue
-            spec = finder.find_spec(fullname, path, target)
-            if spec is not None:
-                return spec
-        return None
 
 
 class _ChipFinder(MetaPathFinder):

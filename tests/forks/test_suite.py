@@ -13,7 +13,7 @@ import pytest
 from tests.forks import processes
 from tests.forks.suite import begin, forking, may_be_asked_in_a_fork, may_be_forked
 
-from northbridge.discovery import declared, named
+from northbridge.discovery import declared
 from northbridge_conformance.runs.processes import environ_of_runs
 from northbridge_conformance.runs.question import ANSWER
 from northbridge_conformance.runs.scenario import Launch, Scenario
@@ -27,7 +27,7 @@ def test_the_cpu_and_a_simulated_chip_may_be_forked(accelerator: str) -> None:
 
 
 def test_a_real_chip_begins_as_a_users_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = named.load("cpu_sim")
+    backend = declared.load("cpu_sim")
     real = replace(backend, capabilities=replace(backend.capabilities, simulated=False))
     monkeypatch.setitem(declared._declared, "cpu_sim", real)
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from northbridge.backend import Backend
 from northbridge.discovery.hooks import declare
-from northbridge.discovery.installed import find, reject_disabled
+from northbridge.discovery.installed import describe, find, names, reject_disabled
 from northbridge.discovery.simulated import reject_unknown_simulation, simulate
+from northbridge.errors import NorthbridgeError
 
 _declared: dict[str, Backend] = {}
 _keeping = threading.Lock()
@@ -53,3 +54,27 @@ def _reduce(backend: Backend) -> tuple[Callable[[str], Backend], tuple[str]]:
 
 
 copyreg.pickle(Backend, _reduce)
+
+
+def load(name: str) -> Backend:
+    """Load the software of the backend called ``name`` and return it, so that ``torch.device(name)`` works.
+
+    Acquires no card and needs no Lightning. Raises the errors of :func:`get`, :class:`SoftwareMissingError`,
+    :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError` if this process has loaded another backend.
+    """
+    from northbridge.discovery import loaded  # not at the top: a declaration alone needs no contract
+
+    return loaded.load(get(name))
+
+
+def say_not_loaded(name: str) -> str | None:
+    """Return the reason why chip ``name`` is not loaded, and the fix; None if no backend of that name is installed."""
+    if name not in names():
+        return None
+    from northbridge.discovery import loaded
+
+    try:
+        loaded.reject_missing_software(get(name))
+    except NorthbridgeError as error:
+        return str(error)
+    return f"{describe(name)} is not loaded. Fix: import northbridge; northbridge.load({name!r})"

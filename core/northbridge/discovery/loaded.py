@@ -11,9 +11,8 @@ from northbridge import flight_recorder
 from northbridge.autoload import arm, is_armed
 from northbridge.backend import Backend
 from northbridge.contract import contract_of, reject_broken
-from northbridge.discovery.current import loaded, note_loaded, note_put_into_torch
+from northbridge.discovery.current import loaded, note_loaded, note_put_into_torch, seeded_when_loaded
 from northbridge.discovery.installed import describe, names
-from northbridge.discovery.seeds import seeded_when_loaded
 from northbridge.discovery.simulated import change_torch, is_simulable
 from northbridge.discovery.torch_changes import (
     average_integers_one_by_one,

@@ -18,7 +18,7 @@ import northbridge
 from northbridge import Backend, Device, get, no
 from northbridge.autoload import seed_since_import
 from northbridge.device import describe_device_type
-from northbridge.discovery.seeds import seeded_when_loaded
+from northbridge.discovery.current import seeded_when_loaded
 from northbridge.discovery.torch_changes import has_nested_tensors
 
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")

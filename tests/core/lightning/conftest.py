@@ -15,7 +15,7 @@ import pytest
 
 from northbridge.backend import Backend
 from northbridge.capabilities import Claim
-from northbridge.discovery import current, declared, named
+from northbridge.discovery import current, declared
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.plugins.atomic_write import name_draft
 from northbridge_conformance.runs.processes import tells_of_a_launcher
@@ -52,7 +52,7 @@ def no_variable_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 @pytest.fixture(scope="session")
 def chip() -> None:
     """torch knows the simulated chip."""
-    named.load("cpu_sim")
+    declared.load("cpu_sim")
 
 
 @pytest.fixture(params=list(NAMESPACES.values()), ids=list(NAMESPACES))
@@ -118,7 +118,7 @@ def claims(run_on: Callable[[Backend], None]) -> Claims:
     """Have the simulated chip claim something else about what it can do."""
 
     def claim(**claims: Claim) -> None:
-        backend = named.load("cpu_sim")
+        backend = declared.load("cpu_sim")
         run_on(replace(backend, capabilities=replace(backend.capabilities, **claims)))  # type: ignore[arg-type]  # claims
 
     return claim

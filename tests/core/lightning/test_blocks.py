@@ -15,7 +15,7 @@ from torch._dynamo.utils import counters
 
 import northbridge
 from northbridge import ArgumentsError, Backend, UnsupportedError, compile_blocks
-from northbridge.discovery import named
+from northbridge.discovery import declared
 from northbridge.lightning.blocks import named_blocks, repeated_blocks
 from northbridge.lightning.strategies import compilation
 from northbridge.lightning.strategies.compilation import choose_compiler, reject_compiler
@@ -169,7 +169,7 @@ def test_a_backend_that_the_chip_lacks_is_refused(arguments: dict[str, Any]) -> 
 
 @of_compiled_blocks
 def test_an_unknown_option_is_refused(run_on: Callable[[Backend], None]) -> None:
-    run_on(replace(named.load("cpu_sim"), acceleration=Options()))
+    run_on(replace(declared.load("cpu_sim"), acceleration=Options()))
 
     said = refusal(UnsupportedError, compile_blocks, Model(), backend="aot_eager", options={"fuze": False})
 

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
 import northbridge
-from northbridge.discovery.named import load
+from northbridge.discovery.declared import load
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import NAMESPACES, Stock
 from northbridge_conformance.optional_pytest import pytest

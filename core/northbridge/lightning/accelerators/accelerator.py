@@ -12,11 +12,10 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from northbridge.backend import Backend
-from northbridge.discovery.current import loaded
+from northbridge.discovery.current import loaded, seed_chip
 from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load, reject_missing_software
 from northbridge.discovery.present import detect, missing_software
-from northbridge.discovery.seeds import seed_chip
 from northbridge.errors import (
     HardwareMissingError,
     NorthbridgeError,

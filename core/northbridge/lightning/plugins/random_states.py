@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from northbridge.discovery.current import loaded
-from northbridge.discovery.seeds import has_generators, seed_chip
+from northbridge.discovery.current import has_generators, loaded, seed_chip
 from northbridge.lightning.accelerators.accelerator import held
 from northbridge.lightning.plugins.containers import replace_in
 from northbridge.processes.endings import describe_error

@@ -14,9 +14,8 @@ from tests.core.lightning.conftest import Build, Claims, of_fabrics, refusal
 
 import northbridge
 from northbridge.capabilities import no
-from northbridge.discovery.declared import get
+from northbridge.discovery.declared import get, load
 from northbridge.discovery.installed import describe
-from northbridge.discovery.named import load
 from northbridge.errors import HardwareMissingError, SoftwareMissingError, UnsupportedError, WrongDeviceError
 from northbridge.lightning.accelerators import accelerator as room
 from northbridge.lightning.accelerators.accelerator import assert_autograd_serves

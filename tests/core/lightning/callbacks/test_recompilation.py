@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 import northbridge
 from northbridge.backend import Backend
-from northbridge.discovery import named
+from northbridge.discovery import declared
 from northbridge.lightning.callbacks.distinct_graphs import DistinctGraphs, SeenGraph
 from northbridge.lightning.callbacks.recompilation import CompiledGraphs, graph_table
 from northbridge.lightning.namespaces import Namespace
@@ -297,7 +297,7 @@ class TestOnAChip:
     def test_the_vendors_counts_are_those_since_the_start(
         self, monitor: Any, fit: Any, run_on: Callable[[Backend], None]
     ) -> None:
-        run_on(replace(named.load("cpu_sim"), acceleration=self.Counting()))
+        run_on(replace(declared.load("cpu_sim"), acceleration=self.Counting()))
         watch = monitor()
         fit(watch, 4, accelerator="cpu_sim", devices=1)
 

@@ -15,7 +15,7 @@ from tests.core.lightning.conftest import Build, of_trainers
 import northbridge
 from northbridge.backend import Backend
 from northbridge.device import Device
-from northbridge.discovery.named import load
+from northbridge.discovery.declared import load
 from northbridge.lightning.accelerators import accelerator
 from northbridge.lightning.namespaces import Namespace
 

@@ -20,7 +20,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from tests.core.lightning.conftest import Build
 
-from northbridge.discovery import named
+from northbridge.discovery import declared
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.accelerators import accelerator
 from northbridge.lightning.accelerators.accelerator import hold
@@ -130,7 +130,7 @@ def test_fork_after_the_chip_was_used_is_refused(
     namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_notebook").strategy.launcher
-    hold(named.load("cpu_sim"))
+    hold(declared.load("cpu_sim"))
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("it was forked"))
 
     with pytest.raises(UnsupportedError, match=r"already used 'cpu_sim'.* restart the kernel") as refusal:
@@ -141,7 +141,7 @@ def test_fork_after_the_chip_was_used_is_refused(
 
 def test_ranks_are_spawned_beside_a_chip(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy.launcher
-    hold(named.load("cpu_sim"))
+    hold(declared.load("cpu_sim"))
     started: list[object] = []
     monkeypatch.setattr(type(launcher).stock_class, "launch", lambda *_: started.append("ranks"))
 

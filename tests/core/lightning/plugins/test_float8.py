@@ -22,7 +22,7 @@ from torch import nn
 
 import northbridge
 from northbridge.capabilities import no
-from northbridge.discovery import named
+from northbridge.discovery import declared
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.plugins.float8 import convert_linears, use_requested
@@ -65,7 +65,7 @@ def engines(monkeypatch: pytest.MonkeyPatch, chip: None) -> dict[str, northbridg
     def float8_engines(self: northbridge.Acceleration) -> Mapping[str, northbridge.Float8Engine]:
         return offered
 
-    monkeypatch.setattr(type(named.load("cpu_sim").acceleration), "float8_engines", float8_engines)
+    monkeypatch.setattr(type(declared.load("cpu_sim").acceleration), "float8_engines", float8_engines)
     return offered
 
 

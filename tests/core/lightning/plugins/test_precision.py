@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 import northbridge
 from northbridge import Backend
 from northbridge.capabilities import Capabilities, no
-from northbridge.discovery import named
+from northbridge.discovery import declared
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.plugins.precision import clips_by_itself
@@ -30,7 +30,7 @@ def precision_of(built: Any) -> Any:
 def test_16_mixed_uses_the_devices_scaler(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     class Scaler(GradScaler): ...
 
-    device = type(named.load("cpu_sim").device)
+    device = type(declared.load("cpu_sim").device)
     monkeypatch.setattr(device, "grad_scaler", lambda self: Scaler(device=self.type), raising=False)
 
     assert type(precision_of(build(accelerator="cpu_sim", devices=1, precision="16-mixed")).scaler) is Scaler
@@ -77,7 +77,7 @@ def test_a_precision_that_the_cards_deny_is_refused(build: Build, monkeypatch: p
     def first_generation(device: object, claimed: Capabilities) -> Capabilities:
         return replace(claimed, float16=no("the first generation has none"))
 
-    monkeypatch.setattr(type(named.load("cpu_sim").device), "capabilities", first_generation)
+    monkeypatch.setattr(type(declared.load("cpu_sim").device), "capabilities", first_generation)
     build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")
 
     with pytest.raises(UnsupportedError, match=r"'cpu_sim' has no float16: the first generation has none. Fix:"):
@@ -125,7 +125,7 @@ def test_one_of_the_command_line_is_refused(build: Build, claims: Claims, monkey
 
 
 def test_a_precision_without_autocast_is_refused(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = named.load("cpu_sim").device
+    device = declared.load("cpu_sim").device
     monkeypatch.setattr(type(device), "autocast_dtypes", lambda self: (torch.bfloat16,))
     build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")
 
@@ -160,7 +160,7 @@ class Counting(northbridge.Acceleration):
 
 @pytest.fixture
 def backend(run_on: Callable[[Backend], None]) -> Backend:
-    other = replace(named.load("cpu_sim"), acceleration=Counting())
+    other = replace(declared.load("cpu_sim"), acceleration=Counting())
     run_on(other)
     return other
 
@@ -242,7 +242,7 @@ def test_torch_clips_sharded_and_foreign_gradients(backend: Backend) -> None:
 
 @of_gradient_norm
 def test_a_chip_without_a_clip_of_its_own_leaves_it_to_torch() -> None:
-    assert not clips_by_itself(named.load("cpu_sim"), [weight([1.0])])
+    assert not clips_by_itself(declared.load("cpu_sim"), [weight([1.0])])
 
 
 @of_gradient_norm

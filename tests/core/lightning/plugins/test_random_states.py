@@ -13,7 +13,7 @@ from tests.scripts import run_forked
 from torch.utils.data import DataLoader, DistributedSampler
 
 from northbridge.capabilities import no
-from northbridge.discovery.named import load
+from northbridge.discovery.declared import load
 from northbridge.lightning.accelerators.accelerator import hold
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins import random_states

@@ -11,7 +11,7 @@ from tests.core.lightning.conftest import Build, Claims, refusal
 from torch.profiler import ProfilerActivity, schedule
 
 from northbridge.capabilities import no
-from northbridge.discovery import declared, named
+from northbridge.discovery import declared
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.profilers import profile as profiles
@@ -134,7 +134,7 @@ def test_report_on_the_cpu_is_unchanged(
 
 
 def test_profiler_made_before_the_chip_is_told_at_its_begin() -> None:
-    named.load("cpu_sim")
+    declared.load("cpu_sim")
     chosen = {"activities": profiles.Unasked([ProfilerActivity.CPU])}
 
     for _ in range(2):  # the second profile of a run too
@@ -162,7 +162,7 @@ def test_activities_are_those_of_the_vendors_enumeration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Lightning has imported torch's enumeration before."""
-    named.load("cpu_sim")
+    declared.load("cpu_sim")
     monkeypatch.setattr(torch.profiler, "ProfilerActivity", Vendors)
     chosen = {"activities": [ProfilerActivity.CPU, ProfilerActivity.MTIA]}
 

@@ -16,7 +16,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 import northbridge
 from northbridge import Backend, CheckpointError, UnsupportedError
-from northbridge.discovery import named
+from northbridge.discovery import declared
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.optimizers import keep_counts, reject_fused
 
@@ -53,7 +53,7 @@ class Vendors(northbridge.Acceleration):
 @pytest.fixture
 def vendors(run_on: Callable[[Backend], None]) -> Backend:
     """The simulated chip, whose vendor has its own AdamW."""
-    backend = replace(named.load("cpu_sim"), acceleration=Vendors())
+    backend = replace(declared.load("cpu_sim"), acceleration=Vendors())
     run_on(backend)
     return backend
 
@@ -83,7 +83,7 @@ def plain(params: Any, **options: Any) -> AdamW:
 def test_fused_is_torchs_own_on_a_chip_without_classes(chip: None) -> None:
     weight = nn.Parameter(torch.ones(2, device="cpu_sim"))
 
-    reject_fused(named.load("cpu_sim"), AdamW([weight], fused=True))
+    reject_fused(declared.load("cpu_sim"), AdamW([weight], fused=True))
 
 
 def test_a_vendors_class_is_named_instead_of_torchs_kernel(vendors: Backend) -> None:
@@ -124,14 +124,14 @@ def test_a_kernel_that_steps_nothing_is_refused(
     chip: None, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
 ) -> None:
     weight = nn.Parameter(torch.ones(2, dtype=dtype))
-    reject_fused(named.load("cpu_sim"), AdamW([weight], fused=True))
+    reject_fused(declared.load("cpu_sim"), AdamW([weight], fused=True))
     monkeypatch.setattr(torch, "_fused_adamw_", lambda *_, **__: None)
-    reject_fused(named.load("cpu_sim"), AdamW([nn.Parameter(torch.ones(2))], fused=True))
+    reject_fused(declared.load("cpu_sim"), AdamW([nn.Parameter(torch.ones(2))], fused=True))
 
     said = refusal(
         UnsupportedError,
         reject_fused,
-        named.load("cpu_sim"),
+        declared.load("cpu_sim"),
         AdamW([weight], fused=True),
         capability="fused_optimizers",
     )
@@ -294,7 +294,7 @@ def test_torch_refuses_a_state_without_bias_correction(vendors: Backend) -> None
 def test_the_count_of_another_packages_optimizer_is_left_alone() -> None:
     _, saved = stepped(GroupedAdamW, 3)
 
-    _, after = stepped(GroupedAdamW, 1, saved, named.load("cpu_sim"))  # a chip whose vendor has no such class
+    _, after = stepped(GroupedAdamW, 1, saved, declared.load("cpu_sim"))  # a chip whose vendor has no such class
 
     assert after["param_groups"][0]["step"] == 4
 

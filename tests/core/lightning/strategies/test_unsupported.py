@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from northbridge.capabilities import DENIABLE, LEVEL_CLAIMS, Claim, no
-from northbridge.discovery.named import load
+from northbridge.discovery.declared import load
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies import unsupported
