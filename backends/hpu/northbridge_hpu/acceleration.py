@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import northbridge
+from northbridge_hpu.data import HabanaDataLoader, world_size
 from northbridge_hpu.device import NO_GRAPHS_IN_EAGER_MODE, HPUDevice
 from northbridge_hpu.float8 import TorchAO, TransformerEngine
 from northbridge_hpu.settings import HPUSettings
@@ -34,16 +35,10 @@ class HPUAcceleration(northbridge.Acceleration):
     def __init__(self) -> None:
         self._clips: dict[tuple[float, torch.dtype], Any] = {}
 
-    # Images: habana_dataloader
-
     def image_loader(self, dataset: Dataset[Any], **options: Any) -> Iterable[Any]:
         """Return a :class:`HabanaDataLoader`. On the first generation, the options that aeon needs are the default."""
-        from northbridge_hpu.data import HabanaDataLoader
-
         aeon = {"num_workers": 8, "pin_memory": True} if HPUDevice().generation == 1 else {}
         return HabanaDataLoader(dataset=dataset, **{**aeon, **options})
-
-    # Graphs: habana_frameworks.torch.hpu.graphs
 
     def graph(self) -> northbridge.Graph:
         """Return an ``HPUGraph``, which exists in lazy mode alone.
@@ -57,9 +52,9 @@ class HPUAcceleration(northbridge.Acceleration):
             raise northbridge.UnsupportedError(
                 f"{NO_GRAPHS_IN_EAGER_MODE}. Fix: set PT_HPU_LAZY_MODE=1", capability="graphs"
             )
-        if _ranks() > 1 and not HPUSettings.read().pt_hpu_enable_lazy_collectives:
+        if world_size() > 1 and not HPUSettings.read().pt_hpu_enable_lazy_collectives:
             raise northbridge.UnsupportedError(
-                f"HPU graphs in a run of {_ranks()} ranks need lazy collectives. Fix: set"
+                f"HPU graphs in a run of {world_size()} ranks need lazy collectives. Fix: set"
                 " PT_HPU_ENABLE_LAZY_COLLECTIVES=true",
                 capability="graphs",
             )
@@ -68,12 +63,8 @@ class HPUAcceleration(northbridge.Acceleration):
         graph: northbridge.Graph = HPUGraph()
         return graph
 
-    # Linear layers in float8
-
     def float8_engines(self) -> Mapping[str, northbridge.Float8Engine]:
         return {"transformer-engine": TransformerEngine(), "torchao": TorchAO()}
-
-    # Optimizers and clipping: habana_frameworks.torch.hpex
 
     def fused_optimizers(self) -> Mapping[type[torch.optim.Optimizer], type[torch.optim.Optimizer]]:
         import torch
@@ -101,8 +92,6 @@ class HPUAcceleration(northbridge.Acceleration):
         total: torch.Tensor = self._clips[max_norm, dtype].clip_norm(parameters)
         return total.reshape(())
 
-    # Profiler: habana_frameworks.torch.activity_profiler
-
     def profiler_activity(self) -> ProfilerActivity:
         HPUSettings.read().reject_other_profiles()
         import torch.profiler
@@ -110,8 +99,6 @@ class HPUAcceleration(northbridge.Acceleration):
         activities: Any = torch.profiler.ProfilerActivity  # the vendor's, which torch does not count as supported
         activity: ProfilerActivity = activities.HPU
         return activity
-
-    # Counts of compiled graphs: habana_frameworks.torch.hpu.metrics
 
     def compilations(self) -> Mapping[str, float]:
         """Return the totals of the vendor's metrics; of recipe_cache, only with ``PT_HPU_ENABLE_CACHE_METRICS``."""
@@ -125,8 +112,6 @@ class HPUAcceleration(northbridge.Acceleration):
                 totals |= {name + ending: float(found[total]) for total, ending in statistics.items()}
         return totals
 
-    # torch.compile: habana_frameworks.torch.dynamo
-
     def compile_options(self) -> Mapping[str, Any]:
         try:
             import habana_frameworks.torch.dynamo.compile_backend.config as options
@@ -137,9 +122,3 @@ class HPUAcceleration(northbridge.Acceleration):
             return {}
         module: Any = options  # torch has given it functions
         return dict(module.get_config_copy())
-
-
-def _ranks() -> int:
-    import torch.distributed as dist
-
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1

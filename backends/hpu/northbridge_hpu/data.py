@@ -40,16 +40,16 @@ class HabanaDataLoader:
         attribute = next(name for name in _PATHS if hasattr(self._loader.dataloader, name))
         self.path: str = _PATHS[attribute]
         self.reason: str = _reason(self._card, attribute)
-        self._ranks = _world_size()
+        self._ranks = world_size()
         for line in complaints:
             warnings.warn(f"HabanaDataLoader: {line.removeprefix('Warning:').strip()}", stacklevel=2)
         if os.environ.get("LOCAL_RANK", "0") == "0":
             print(f"HabanaDataLoader: {self.path}: {self.reason}")
 
     def __iter__(self) -> Iterator[Any]:
-        if _world_size() != self._ranks:
+        if world_size() != self._ranks:
             raise northbridge.ArgumentsError(
-                f"HabanaDataLoader was created when world_size was {self._ranks}, and it is {_world_size()}: each rank"
+                f"HabanaDataLoader was created when world_size was {self._ranks}, and it is {world_size()}: each rank"
                 " would read data of others. Fix: create it in train_dataloader(), which Lightning calls on each rank"
             )
         yield from iter(self._loader)
@@ -141,7 +141,8 @@ def _reason(card: str, attribute: str) -> str:
     return f"{card} has no media pipe" if card == "GAUDI" else "the media pipe was not available"
 
 
-def _world_size() -> int:
+def world_size() -> int:
+    """Return the number of ranks of this process's group; 1 without a group."""
     import torch.distributed
 
     there = torch.distributed.is_available() and torch.distributed.is_initialized()

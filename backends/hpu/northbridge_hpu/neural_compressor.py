@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import distributed
 
 import northbridge
+from northbridge_hpu.data import world_size
 
 _NAME = "neural-compressor-pt"
 """The library's name on the package index; northbridge's extra ``float8`` brings it."""
@@ -189,10 +189,9 @@ class NeuralCompressor(northbridge.Float8Quantizer):
 
     def load(self, module: torch.nn.Module, folder: Path, check: Callable[[str, Path, Sequence[Path]], None]) -> str:
         name, model = _find_model(module, "Float8Inference('load')")
-        ranks = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
-        if ranks > 1:
+        if world_size() > 1:
             raise northbridge.UnsupportedError(
-                f"Float8Inference('load'): {_NAME} cannot load into {ranks} ranks. Fix: devices=1",
+                f"Float8Inference('load'): {_NAME} cannot load into {world_size()} ranks. Fix: devices=1",
                 capability="float8",
             )
         check(name, folder, [folder / "quantization_config.json", folder / "config.json"])

@@ -176,10 +176,7 @@ def is_fp8_enabled() -> bool:
 class FP8GlobalStateManager:
     """The state of ``fp8_autocast``, as a class."""
 
-    @classmethod
-    def is_fp8_enabled(cls) -> bool:
-        """Return True inside an ``fp8_autocast`` that is enabled."""
-        return is_fp8_enabled()
+    is_fp8_enabled = staticmethod(is_fp8_enabled)
 
 
 class _Scale:

@@ -117,7 +117,7 @@ def wrap_in_hpu_graph(
     _reject(dry_run)
     graphed = _graph_forward(module, max_graphs or sys.maxsize, "warn")
     module.clear_cache = graphed.reset
-    module.clear_inputs = _do_nothing  # a graph's inputs are copies
+    module.clear_inputs = lambda: None  # a graph's inputs are copies
     return module
 
 
@@ -181,7 +181,3 @@ def _graph_forward(
 
     module.forward = graphed_forward
     return graphed
-
-
-def _do_nothing() -> None:
-    """Do nothing."""

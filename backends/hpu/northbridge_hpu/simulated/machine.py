@@ -168,7 +168,8 @@ def module_ids() -> tuple[int, ...]:
     count = device_count()
     chosen = HPUSimSettings.read().modules
     if chosen is None:
-        return tuple(module for module in _MODULES if module < count) if count <= len(_MODULES) else _reversed(count)
+        modules = _MODULES if count <= len(_MODULES) else range(count - 1, -1, -1)
+        return tuple(module for module in modules if module < count)
     if len(chosen) != count:
         name, text = HPUSimSettings.variable("modules"), ",".join(map(str, chosen))
         raise northbridge.SettingsError(
@@ -176,10 +177,6 @@ def module_ids() -> tuple[int, ...]:
             variable=name,
         )
     return chosen
-
-
-def _reversed(count: int) -> tuple[int, ...]:
-    return tuple(reversed(range(count)))
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -82,23 +82,20 @@ class _AfterImport(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Find the module as without this finder, and let its import end with the registration."""
         if fullname != _REGISTRY:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader
-            loader.exec_module = _then_register(loader.exec_module)
+            execute = loader.exec_module
+
+            def execute_and_register(module: ModuleType) -> None:
+                execute(module)
+                _register(module)
+
+            loader.exec_module = execute_and_register
         return spec
-
-
-def _then_register(execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
-    def exec_module(module: ModuleType) -> None:
-        execute(module)
-        _register(module)
-
-    return exec_module
 
 
 def _register(registry: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,7 +142,7 @@ class _Watch:
         outputs: set[object] = set()
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            _assert_alone()
+            assert not torch.distributed.is_initialized(), "the tool works in one process without a process group"
             self.step += self.level == 0
             self.level += 1
             mark_step()
@@ -170,9 +170,9 @@ class _Watch:
         """Print what was found, and write the files."""
         counts = Counter(name for _, name, *_ in self.found).most_common()
         for number, columns, rows in ((1, _COLUMNS, sorted(self.found, key=lambda row: row[0])), (2, _COUNTS, counts)):
-            _print(columns, rows)
-            lines = [",".join(map(str, row)) for row in (columns, *rows)]
-            Path(f"{self.csv_out}_{number}.csv").write_text("\n".join(lines) + "\n")
+            lines = [[*map(str, row)] for row in (columns, *rows)]
+            print(*map(" | ".join, lines), sep="\n")
+            Path(f"{self.csv_out}_{number}.csv").write_text("\n".join(map(",".join, lines)) + "\n")
 
 
 def _add(known: set[object], shapes: object) -> bool:
@@ -189,12 +189,3 @@ def _shapes(value: object) -> object:
     if isinstance(value, Mapping):
         return tuple((key, _shapes(each)) for key, each in value.items())
     return value if isinstance(value, (int, float, str, bytes, type(None))) else type(value)
-
-
-def _print(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    for row in (columns, *rows):
-        print(" | ".join(map(str, row)))
-
-
-def _assert_alone() -> None:
-    assert not torch.distributed.is_initialized(), "the tool works in one process without a process group"
