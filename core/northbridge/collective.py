@@ -109,7 +109,9 @@ class Collective(ABC):
         ranks = torch.distributed.get_world_size(group)
         if ranks == 1:
             return
-        ones = torch.ones(1, dtype=self._summed_dtype(), device=device)
+        counting: list[torch.dtype] = [getattr(torch, name) for name in _COUNTING_DTYPES]
+        exact = next(filter(self._reduces_exactly, counting), counting[0])
+        ones = torch.ones(1, dtype=exact, device=device)
         # Not this class's all_reduce(), which may take another path than gradients do.
         torch.distributed.all_reduce(ones, group=group)
         found = ones.item()
@@ -118,13 +120,6 @@ class Collective(ABC):
                 f"{self.name!r} does not sum: {ranks} ranks added up ones and got {found:g}. Fix: reinstall"
                 f" the library of {device.type!r}"
             )
-
-    def _summed_dtype(self) -> torch.dtype:
-        import torch
-
-        exact = (name for name in _COUNTING_DTYPES if self._reduces_exactly(getattr(torch, name)))
-        dtype: torch.dtype = getattr(torch, next(exact, _COUNTING_DTYPES[0]))
-        return dtype
 
     def ddp_options(self) -> dict[str, Any]:
         """Return arguments for ``DistributedDataParallel``; the user's own take precedence. Called once per rank."""

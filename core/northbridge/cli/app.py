@@ -1,12 +1,4 @@
-"""The command ``northbridge``.
-
-Exit codes: 0 all well; missing hardware or software and disabled backends do not count as errors. 1 torch or a backend
-is broken, or an installed namespace of Lightning cannot be served. The doctor knows more errors, ``hang`` exits with 1
-if a rank waits, ``profile`` if no device was traced, and ``compare`` if reports differ. 2 wrong usage: an option, a
-backend's name, the value of a ``NORTHBRIDGE_`` variable, a file that is not a report, or metadata that cannot be read.
-The doctor, if asked about one backend, exits with 3 if its software is not installed, and with 4 if its hardware is
-missing.
-"""
+"""The command ``northbridge``. The help of each of its commands has its exit codes."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,7 +48,7 @@ def explain_hang(
     judgement = judge(run, time.time())
     if as_json:
         facts = {"world_size": run.world_size, "ranks": sorted(run.logs), "damages": list(run.damages)}
-        print(json.dumps(clean_values({**facts, **judgement.as_dict()}), indent=2))
+        print(json.dumps(clean_values({**facts, **asdict(judgement)}), indent=2))
     else:
         _show(judgement, run)
     raise typer.Exit(1 if judgement.findings or run.damages else 0)

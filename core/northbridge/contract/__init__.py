@@ -1,8 +1,6 @@
 """Contracts: the vendor symbols that a backend relies on, their sources, and their check.
 
-A backend that was written without the hardware keeps its assumptions in ``contract.toml``, beside its bridge. The core
-refuses to train if a required one is wrong; ``northbridge doctor`` checks every line. The defaults of a Device need no
-line: they are checked without one.
+The core refuses to train if a required line of ``contract.toml`` is wrong; ``northbridge doctor`` checks every line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Check of a contract against the software that this process has loaded, for the doctor and before a run.
-
-The defaults of a Device call functions of torch's module of the chip: these are implied lines of the contract.
-"""
+"""Check of a contract against the software that this process has loaded, for the doctor and before a run."""
 
 from __future__ import annotations
 
@@ -108,19 +105,8 @@ def check(contract: Contract, *, acquire: bool = False) -> tuple[Finding, ...]:
 def check_line(contract: Contract, symbol: Symbol, *, acquire: bool = False) -> Finding:
     """Check one line of the contract."""
     verdict, found = _judge(symbol, acquire)
-    return Finding(
-        name=symbol.name,
-        kind=symbol.kind,
-        signature=symbol.signature,
-        meaning=symbol.meaning,
-        line=contract.lines[symbol.name],
-        evidence=symbol.evidence,
-        source=symbol.source,
-        since=symbol.since,
-        required=symbol.required,
-        verdict=verdict,
-        found=found,
-    )
+    about = symbol.model_dump(exclude={"acquires", "untouched", "tried"})
+    return Finding(**about, line=contract.lines[symbol.name], verdict=verdict, found=found)
 
 
 def _judge(symbol: Symbol, acquire: bool) -> tuple[LineVerdict, str]:

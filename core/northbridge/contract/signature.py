@@ -100,17 +100,12 @@ def is_kind_of(value: object, annotation: str) -> bool:
 
     Classes are compared only by name, without their modules; the text in brackets is ignored.
     """
-    node = ast.parse(annotation, mode="eval").body
-    return any(_names_class_of(value, each) for each in _alternatives(node))
-
-
-def _alternatives(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return [*_alternatives(node.left), *_alternatives(node.right)]
-    return [node]
+    return _names_class_of(value, ast.parse(annotation, mode="eval").body)
 
 
 def _names_class_of(value: object, node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _names_class_of(value, node.left) or _names_class_of(value, node.right)
     if isinstance(node, ast.Subscript):
         return _names_class_of(value, node.value)
     name = ast.unparse(node).rpartition(".")[2]

@@ -1,7 +1,4 @@
-"""Lightning in this environment: each namespace, and what ``accelerator="auto"`` selects in it.
-
-A child process imports the namespaces, and then builds a Trainer of the user's Lightning.
-"""
+"""Lightning in this environment: each namespace, and what ``accelerator="auto"`` selects in it."""
 
 from __future__ import annotations
 
@@ -163,7 +160,6 @@ def one_machine(namespace: Namespace) -> Any:
 
 
 def _selection_of(reply: Reply, namespace: Namespace) -> Selection:
-    """Return the selection that the child made that replied."""
     entries = _record_of(reply)
     if reply.ending:
         return Selection(None, f"its process {reply.ending}", failed=True)

@@ -29,7 +29,6 @@ _STYLES = {
     "not installed": "dim",
 }
 _COLUMNS = ("backend", "version", "distribution", "status", "loadable", "devices", "simulated")
-_NO_BACKEND = "No backend is installed."
 
 
 def show(found: Diagnosis) -> None:
@@ -54,7 +53,7 @@ def show_rows(console: Terminal, found: Diagnosis) -> None:
         console.print(_backends(backends, console.width))
         _print_reasons(console, backends)
     else:
-        console.print(_NO_BACKEND)
+        console.print("No backend is installed.")
     console.print()
     if any(row.status != "not installed" for row in namespaces):
         console.print(_namespaces(namespaces))

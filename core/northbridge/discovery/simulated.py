@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
-from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -103,7 +101,12 @@ def _place(name: str) -> Simulation:
     real = {module: found for module in simulation.stand_ins if (found := find_spec(module)) is not None}
     with _placing:  # of several threads, the first places them: another one would take them for the real modules
         if name not in _simulations:
-            _reject_beside_the_real(name, real)
+            for module, spec in real.items():
+                raise SimulationError(
+                    f"NORTHBRIDGE_SIMULATE={name}, but the real {module!r} is installed ({spec.origin or 'a folder'})."
+                    f" Fix: unset it, or uninstall {module!r}",
+                    backend=name,
+                )
             sys.meta_path.insert(0, StandIns(name, simulation))
             for module, mark in simulation.found.items():
                 if hasattr(sys.modules.get(module), mark):
@@ -152,13 +155,3 @@ def _get(name: str) -> Simulation:
             backend=name,
         )
     return call(plugins[0], SIMULATION)
-
-
-def _reject_beside_the_real(name: str, real: Mapping[str, ModuleSpec]) -> None:
-    for module, found in real.items():
-        place = found.origin or "a folder"
-        raise SimulationError(
-            f"NORTHBRIDGE_SIMULATE={name}, but the real {module!r} is installed ({place})."
-            f" Fix: unset it, or uninstall {module!r}",
-            backend=name,
-        )

@@ -130,8 +130,6 @@ def _table(where: str) -> Mapping[str, Names | Callable[[], Names]]:
 
 
 class _FileLoader(SourceFileLoader):
-    """Loads a module of a stand-in from its file."""
-
     def __init__(self, name: str, file: str, stand_ins: StandIns) -> None:
         super().__init__(name, file)
         self.stand_ins = stand_ins

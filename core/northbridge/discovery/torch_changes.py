@@ -1,7 +1,4 @@
-"""All that Northbridge changes of torch in a process, and the changes that are made when a backend is loaded.
-
-Vendors' software and the simulation of a chip change torch by themselves.
-"""
+"""All that Northbridge changes of torch in a process, and the changes that are made when a backend is loaded."""
 
 from __future__ import annotations
 

@@ -188,8 +188,6 @@ class CapturedCall:
 
 
 class _Replay(torch.autograd.Function):
-    """One forward replay, and its backward replay."""
-
     @staticmethod
     def forward(ctx: Any, captured: CapturedCall, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         ctx.captured = captured

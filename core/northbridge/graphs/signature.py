@@ -59,11 +59,10 @@ def addresses(tensors: Iterable[torch.Tensor]) -> tuple[tuple[int, bool], ...]:
 
 def static_copies(leaves: Sequence[Any]) -> list[Any]:
     """Return ``leaves`` with each tensor replaced by a copy, which a graph may keep as its input."""
-    copies = []
-    for each in leaves:
-        copy = each.detach().clone() if isinstance(each, torch.Tensor) else each
-        copies.append(copy.requires_grad_(each.requires_grad) if isinstance(each, torch.Tensor) else copy)
-    return copies
+    return [
+        each.detach().clone().requires_grad_(each.requires_grad) if isinstance(each, torch.Tensor) else each
+        for each in leaves
+    ]
 
 
 def copy_into(static: Sequence[Any], leaves: Sequence[Any]) -> None:
@@ -88,8 +87,9 @@ def reject_hooks(module: torch.nn.Module, backend: Backend) -> None:
             hook for kind in _HOOKS for hook in getattr(part, kind, {}).values() if _package_of(hook) not in allowed
         ]
         if hooks:
+            where = repr(name) if name else type(module).__name__
             raise UnsupportedError(
-                f"{_shown(module, name)} has a hook, {hooks[0]!r}, which runs in no replay. Fix: remove it, or hook a"
+                f"{where} has a hook, {hooks[0]!r}, which runs in no replay. Fix: remove it, or hook a"
                 " module around the graph",
                 capability="graphs",
             )
@@ -104,10 +104,6 @@ def reject_hooks(module: torch.nn.Module, backend: Backend) -> None:
 def _package_of(hook: Callable[..., Any]) -> str:
     function = getattr(hook, "func", hook)
     return str(getattr(function, "__module__", "")).partition(".")[0]
-
-
-def _shown(module: torch.nn.Module, name: str) -> str:
-    return repr(name) if name else type(module).__name__
 
 
 Facts = Mapping[str, tuple[str, object]]

@@ -1,8 +1,4 @@
-"""A launcher's variables in the environment of one process, and messages about them.
-
-Lightning's own launcher, torchrun, SLURM and LSF each set different variables; ``mpiexec.py`` has those of MPI. A
-user's own cluster environment may read any variable.
-"""
+"""A launcher's variables in the environment of one process, and messages about them. MPI's are in ``mpiexec.py``."""
 
 from __future__ import annotations
 

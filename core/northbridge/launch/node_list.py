@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 import threading
@@ -101,9 +102,7 @@ def expand(text: str, variable: str) -> tuple[str, ...]:
     for entry in re.split(r"[,\s]+(?![^\[]*\])", text.strip()):
         parts = re.split(r"\[([^\[\]]*)\]", entry)
         choices = [[part] if index % 2 == 0 else _numbers(part) for index, part in enumerate(parts)]
-        count = 1
-        for each in choices:
-            count *= len(each)
+        count = math.prod(map(len, choices))
         if not entry or not 0 < count <= _LARGEST or any("[" in part or "]" in part for part in parts[::2]):
             raise ClusterError(
                 f"{variable}={shorten(text)!r} is not a list of nodes. Fix: unset it, and export MASTER_ADDR",

@@ -86,7 +86,6 @@ class _Messages:
         self._unread: list[str] = []
 
     def put(self, text: str) -> None:
-        """Add one text."""
         self._store.set(f"{self._name}/{self._store.add(f'{self._name}/count', 1)}", text)
 
     def read(self) -> list[str]:
@@ -110,8 +109,6 @@ class _Messages:
 class _Meeting:
     """A store that the ranks were given, and which of them have reached it is not known."""
 
-    is_at_master_addr = False
-
     def __init__(self, store: Store, patience: timedelta) -> None:
         from torch._C._distributed_c10d import PrefixStore
 
@@ -119,11 +116,8 @@ class _Meeting:
         self.group_store = store
         self.store: Store = PrefixStore("northbridge/chips", store)
         self.answers = _Messages(self.store, "answers")
-
-    @property
-    def seconds_of_rank_0(self) -> float:
+        self.seconds_of_rank_0 = patience.total_seconds()
         """Time limit for the answer of rank 0 to a rank that has reached the store."""
-        return self.patience.total_seconds()
 
     def leave(self) -> None:
         """Let the store go: a traceback would keep it, and its port, as long as itself."""
@@ -136,8 +130,6 @@ class _Meeting:
 
 class _OwnMeeting(_Meeting):
     """The store that rank 0 serves at MASTER_ADDR. The ranks of other strategies reach it, too."""
-
-    is_at_master_addr = True
 
     def __init__(self, rank: int, world_size: int, patience: timedelta) -> None:
         from torch._C._distributed_c10d import PrefixStore
@@ -152,11 +144,7 @@ class _OwnMeeting(_Meeting):
                 store, *_ = next(rendezvous("env://", rank, world_size, timeout=patience))
         super().__init__(store, patience)
         self.group_store = PrefixStore("default_pg", store)  # as torch does
-
-    @property
-    def seconds_of_rank_0(self) -> float:
-        """Time limit for the answer of rank 0: it answers as soon as it serves the store."""
-        return min(ANSWER_SECONDS, super().seconds_of_rank_0)
+        self.seconds_of_rank_0 = min(ANSWER_SECONDS, self.seconds_of_rank_0)  # it answers as soon as it serves
 
     def is_complete(self) -> bool:
         """Wait some seconds until torch has counted as many connections to the store as there are ranks."""
@@ -175,18 +163,15 @@ class _OwnMeeting(_Meeting):
 @contextmanager
 def _saying_that_it_waits(rank: int, patience: timedelta) -> Iterator[None]:
     """Say once that this rank waits, if what happens inside the ``with`` takes long."""
-    tell = Timer(ANSWER_SECONDS, _say_that_it_waits, (rank, patience))
+    where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    said = "rank %d still waits for rank 0 at %s, up to %g s", rank, where, patience.total_seconds()
+    tell = Timer(ANSWER_SECONDS, logger.warning, said)
     tell.daemon = True
     tell.start()
     try:
         yield
     finally:
         tell.cancel()
-
-
-def _say_that_it_waits(rank: int, patience: timedelta) -> None:
-    where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-    logger.warning("rank %d still waits for rank 0 at %s, up to %g s", rank, where, patience.total_seconds())
 
 
 def _serve(count: int, timeout: timedelta, *, waits: bool) -> Store:
@@ -231,7 +216,6 @@ class _AgentMeeting(_Meeting):
         return self._whole.get(f"{_ROOM}/answer/{question}").decode()
 
     def leave(self) -> None:
-        """Let the store go."""
         super().leave()
         del self._whole, self._questions
 
@@ -289,7 +273,7 @@ def _gather(meeting: _Meeting, answers: dict[int, str], world_size: int, node_si
             raise _error_of_silence(missing, min(ANSWER_SECONDS, limit), 0, answers[0])
         if missing and now - began > limit:
             found = f"{say_ranks(missing)} did not answer in {limit:g} s"
-            if meeting.is_at_master_addr and max(answers) < node_size < world_size:
+            if isinstance(meeting, _OwnMeeting) and max(answers) < node_size < world_size:
                 raise TimeoutError(found)  # the address may lead the other nodes elsewhere
             raise CollectiveError(f"{found}: not started, or without a strategy of Northbridge. Fix: read their output")
         if missing and not told and now - began > ANSWER_SECONDS:

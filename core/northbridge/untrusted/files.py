@@ -11,19 +11,14 @@ MOST_BYTES = 1 << 26
 
 def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
     """Read the file. Raises ``OSError`` if it is not a regular file, or has more than ``most`` bytes."""
-    if reject_special(path) > most:
-        raise too_large(path, most)
-    return path.read_bytes()
-
-
-def reject_special(path: Path) -> int:
-    """Return the size of the file in bytes. Raises ``OSError`` if it is not a regular file."""
     about = path.stat()
     if stat.S_ISDIR(about.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
     if not stat.S_ISREG(about.st_mode):
         raise OSError(errno.EINVAL, "it is a device or a pipe", str(path))
-    return about.st_size
+    if about.st_size > most:
+        raise too_large(path, most)
+    return path.read_bytes()
 
 
 def too_large(path: Path, most: int) -> OSError:

@@ -119,13 +119,9 @@ def say_ranks(ranks: Sequence[int]) -> str:
         return f"rank {ordered[0]}"
     if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:  # a range without gaps
         return f"ranks {ordered[0]}-{ordered[-1]}"
-    rows = [[*row] for _, row in groupby(enumerate(ordered), lambda each: each[1] - each[0])]
-    parts = [part for row in rows for part in _say_row([rank for _, rank in row])]
+    rows = [[rank for _, rank in row] for _, row in groupby(enumerate(ordered), lambda each: each[1] - each[0])]
+    parts = [f"{row[0]}-{row[-1]}" if len(row) > 2 else ", ".join(map(str, row)) for row in rows]
     return f"ranks {', '.join(parts)}"
-
-
-def _say_row(ranks: Sequence[int]) -> list[str]:
-    return [f"{ranks[0]}-{ranks[-1]}"] if len(ranks) > 2 else [str(rank) for rank in ranks]
 
 
 def name_place(frames: Sequence[Frame]) -> str:

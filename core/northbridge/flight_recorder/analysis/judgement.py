@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 
 from northbridge.flight_recorder.analysis.calls import Call, Group, RecordedRun, say_ranks
@@ -22,10 +22,6 @@ class Judgement:
     findings: tuple[HangFinding, ...]
     chains: tuple[str, ...]
     notes: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the judgement as plain values, for JSON."""
-        return asdict(self)
 
 
 def judge(run: RecordedRun, now: float) -> Judgement:

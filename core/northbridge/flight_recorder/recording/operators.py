@@ -26,7 +26,7 @@ _RANKS = ("root_rank", "dst", "src")
 
 @dataclass(frozen=True)
 class Operator:
-    """Positions of the recorded arguments in one operator's call."""
+    """Positions of the recorded arguments in one operator's call; only sends and receives have a tag."""
 
     name: str
     group: int
@@ -53,11 +53,6 @@ class Operator:
             peer=peers[0] if peers else None,
             tag=types["tag"][0] if "tag" in types else None,
         )
-
-    @property
-    def is_between_two(self) -> bool:
-        """True if one rank sends and one receives; False if all ranks of the group call it."""
-        return self.tag is not None
 
 
 COLLECTIVES = ""

@@ -133,7 +133,6 @@ class FlightRecorder:
         group, is_new = self._groups.find(torch.distributed.ProcessGroup.unbox(args[operator.group]))
         records: list[dict[str, object]] = [group.as_dict()] if is_new else []
         peer = group.member(args[operator.peer]) if operator.peer is not None else None
-        tag = args[operator.tag] if operator.tag is not None else None
         place, thread, frames = self._places.find(sys._getframe())
         if frames is not None:
             records.append(_describe_place(place, thread, frames))
@@ -148,7 +147,8 @@ class FlightRecorder:
             "at": time.time(),
             "place": place,
         }
-        if operator.is_between_two:
+        if operator.tag is not None:
+            tag = args[operator.tag]
             direction = "send" if operator.name == "send" else "receive"
             call |= {"direction": direction, "tag": tag}
             call["number"] = group.count(f"{direction} {'any' if peer is None else peer} {tag}")
