@@ -1,9 +1,8 @@
 """Run at the end of ``import torch``, with no import by the user.
 
 torch runs every entry point of the group ``torch.backends``; an entry point that raises breaks ``import torch``. So
-:func:`arm` imports only the standard library, never raises, prints nothing, and only puts a finder in front of the
-import system. After a namespace of Lightning has imported its connector, the finder registers the backends there.
-A second finder, behind the import system's own, explains the error if torch imports the module of an unloaded chip.
+:func:`arm` imports only the standard library, never raises, prints nothing, and only adds two finders to the import
+system.
 """
 
 from __future__ import annotations

@@ -101,11 +101,6 @@ class Collective(ABC):
                 f"{device.type!r} needs {self.name!r}, but the process group uses {found!r} ({config!r}). Fix:"
                 f" torch.distributed.init_process_group({self.name!r})"
             )
-        self._assert_sums(device, group)
-
-    def _assert_sums(self, device: torch.device, group: ProcessGroup | None) -> None:
-        import torch.distributed
-
         ranks = torch.distributed.get_world_size(group)
         if ranks == 1:
             return
@@ -114,10 +109,10 @@ class Collective(ABC):
         ones = torch.ones(1, dtype=exact, device=device)
         # Not this class's all_reduce(), which may take another path than gradients do.
         torch.distributed.all_reduce(ones, group=group)
-        found = ones.item()
-        if found != ranks:
+        total = ones.item()
+        if total != ranks:
             raise CollectiveError(
-                f"{self.name!r} does not sum: {ranks} ranks added up ones and got {found:g}. Fix: reinstall"
+                f"{self.name!r} does not sum: {ranks} ranks added up ones and got {total:g}. Fix: reinstall"
                 f" the library of {device.type!r}"
             )
 

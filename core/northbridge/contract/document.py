@@ -1,18 +1,4 @@
-"""The file ``contract.toml`` of a backend.
-
-vendor = "Acme Anvil"
-packages = ["torch_acme"]            # the vendor's importable top-level modules
-distributions = ["torch-acme"]       # the distributions that install them
-
-[[symbol]]
-name = "torch.acme.device_count"     # dotted; an environment variable by its bare name
-kind = "function"
-signature = "() -> int"              # as it is called: without self
-meaning = "how many cards the machine has"
-evidence = "read"                    # or "inferred"
-since = "2.1"                        # the vendor's release
-source = "https://acme.example/docs/device_count"
-"""
+"""The file ``contract.toml`` of a backend, of which ``docs/backend-interfaces.md`` has an example."""
 
 from __future__ import annotations
 
@@ -103,8 +89,8 @@ class _Document(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", strict=True)
 
     vendor: Text
-    packages: Annotated[list[Text], pydantic.Field(min_length=1)]
-    distributions: list[Text] = []
+    packages: Annotated[list[Text], pydantic.Field(min_length=1)]  # the vendor's importable top-level modules
+    distributions: list[Text] = []  # that install them
     symbol: list[dict[str, Any]]
 
 

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 from northbridge.diagnostics import torch_import
 from northbridge.process_record import Entry, record
 from northbridge.processes import child
 from northbridge.processes.child import Reply, Reporter, Stage
+from northbridge.processes.endings import describe_error
 
 if TYPE_CHECKING:
     from northbridge.lightning.namespaces import Namespace
@@ -120,7 +121,10 @@ def stages(names: Sequence[str], auto: Namespace | None = None, load_seconds: fl
 
 
 def answer(names: Sequence[str], auto: str = "") -> None:
-    """Import torch and the namespaces in this child process, as a user's script would; report the record."""
+    """Import torch and the namespaces in this child process, as a user's script would; report the record.
+
+    Then build a Trainer or a Fabric of the namespace ``auto``, and end the process.
+    """
     report = Reporter()
     torch_import.import_torch(report)
     failures, versions = {}, {}
@@ -133,19 +137,13 @@ def answer(names: Sequence[str], auto: str = "") -> None:
     if not auto:
         report.end(**found)
     report.begin(_AUTO, **found)
-    _choose(auto, report)
-
-
-def _choose(namespace: str, report: Reporter) -> NoReturn:
-    """Build a Trainer or a Fabric in this process, a child; report the record, and end the process."""
     from northbridge.lightning.namespaces import NAMESPACES
-    from northbridge.processes.endings import describe_error
 
-    error = ""
+    namespace, error = NAMESPACES[auto], ""
     try:
-        host = getattr(import_module(namespace), NAMESPACES[namespace].host)
-        quietly = {"logger": False, "enable_checkpointing": False} if NAMESPACES[namespace].is_trainer else {}
-        host(plugins=[one_machine(NAMESPACES[namespace])], **quietly)
+        host = getattr(import_module(auto), namespace.host)
+        quietly = {"logger": False, "enable_checkpointing": False} if namespace.is_trainer else {}
+        host(plugins=[one_machine(namespace)], **quietly)
     except (Exception, SystemExit) as failure:  # noqa: BLE001 - reported
         error = describe_error(failure)
     report.end(error=error, record=[entry.as_dict() for entry in record()])
@@ -175,8 +173,6 @@ def _import(name: str) -> str:
     try:
         import_module(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - reported: each fault of Lightning gets a row
-        from northbridge.processes.endings import describe_error
-
         return f"import {name} raised {describe_error(error)}; reinstall it"
     return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,6 @@ class TorchAO(Float8Engine):
         self.emulates = emulates
 
     def read_recipe(self, recipe: Any) -> Any:
-        from dataclasses import replace
-
         config = _import_torchao().config
         names = [each.value for each in config.Float8LinearRecipeName]
         if recipe is None or (isinstance(recipe, str) and recipe in names):

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
+from importlib import import_module
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any
 
@@ -101,8 +102,6 @@ def start(
 
 
 def _reject_torchcomms(library: str) -> None:
-    from importlib import import_module
-
     try:
         config = import_module("torch.distributed.config")
     except ModuleNotFoundError:  # before torch 2.13
