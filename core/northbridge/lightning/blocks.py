@@ -7,14 +7,13 @@ gathers one sharded block at a time instead of the whole model.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from northbridge.discovery.current import loaded
 from northbridge.errors import ArgumentsError
 from northbridge.lightning.strategies.compilation import with_compiler
-
-if TYPE_CHECKING:
-    import torch
 
 
 def compile_blocks(module: torch.nn.Module, **arguments: Any) -> int:
@@ -64,11 +63,9 @@ def repeated_blocks(module: torch.nn.Module) -> list[torch.nn.Module]:
     A block is an entry of a ``ModuleList`` or ``Sequential`` that has submodules, and at least one neighbour of its
     class.
     """
-    from torch.nn import ModuleList, Sequential
-
     found: list[torch.nn.Module] = []
     children = list(module.children())
-    if isinstance(module, (ModuleList, Sequential)):
+    if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)):
         counts = Counter(type(each) for each in children)
         found = [each for each in children if counts[type(each)] > 1 and next(each.children(), None) is not None]
     inside = [each for each in children if not any(each is block for block in found)]

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import torch
 
 from northbridge.backend import Backend
 from northbridge.discovery.current import loaded, seed_chip
@@ -27,10 +29,6 @@ from northbridge.lightning.accelerators.device_indices import parse_devices
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.strategies.unsupported import reject_denied
 from northbridge.process_record import logger, note
-
-if TYPE_CHECKING:
-    import torch
-
 
 _handed_on: ContextVar[tuple[Backend, int] | None] = ContextVar("the backend of the connector", default=None)
 
@@ -106,8 +104,6 @@ class AcceleratorQuestions(ABC):
     @classmethod
     def get_parallel_devices(cls, devices: list[int]) -> list[torch.device]:
         """Return the devices with these indices. Loads the backend's software."""
-        import torch
-
         backend = cls.resolve()
         kind = (backend if cls._found() else load(backend)).device.type
         return [torch.device(kind, index) for index in devices]
@@ -197,8 +193,6 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
 
         Raises :class:`northbridge.UnsupportedError` if the chip says that it has none.
         """
-        import torch
-
         what = f"{self.backend_name!r} has no statistics of memory"
         reject_denied(self.backend, "memory_stats", what, "leave DeviceStatsMonitor out")
         index = device if isinstance(device, int) else torch.device(device).index or 0
@@ -304,8 +298,6 @@ def assert_autograd_serves(backend: Backend, index: int) -> None:
     Autograd starts its device threads at the first ``backward()`` of the process, and never later. The chip's own
     errors pass through. Under ``torch.inference_mode``, which computes no gradients, it does nothing.
     """
-    import torch
-
     if torch.is_inference_mode_enabled():  # leaving it would start autograd's threads, which the chip may not need
         return
     device = backend.device.root(index)
@@ -337,8 +329,6 @@ def _explain(said: str, name: str, device: torch.device) -> str | None:
 
 def _backward_ran_before() -> bool:
     """Return True if a backward() ran in this process before the current one, which failed."""
-    import torch
-
     runs: list[int] = []
     leaf = torch.ones(1, device="cpu", requires_grad=True)
     leaf.register_hook(lambda _: runs.append(torch._C._current_graph_task_id()))  # type: ignore[no-untyped-call]  # torch's

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from northbridge.errors import ArgumentsError, UnsupportedError, WeightsDisagreeError
-
-if TYPE_CHECKING:
-    import torch
 
 _NAMED = 3
 """Number of parameters that the error names."""
@@ -108,16 +107,12 @@ def _whole_parameters(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _digest(tensor: torch.Tensor) -> int:
-    import torch
-
     numbers = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
     return int.from_bytes(blake2b(numbers.data, digest_size=8).digest(), "big")
 
 
 def _gather(strategy: Any, numbers: list[int]) -> list[list[int]]:
     """Gather the ``numbers`` of every rank, of 64 bits each, in pieces of 16 bits for chips with int32 only."""
-    import torch
-
     pieces = [[number >> shift & 0xFFFF for shift in _SHIFTS] for number in numbers]
     gathered = strategy.all_gather(torch.tensor(pieces, dtype=torch.int32, device=strategy.root_device))
     return [

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from packaging.version import InvalidVersion, Version
 
 from northbridge.discovery.current import is_vendors
@@ -49,8 +50,6 @@ def reading(path: Any, *, check: bool = True) -> Iterator[None]:
 
 
 def _stock() -> Callable[..., Any]:
-    import torch
-
     former = LOAD.former
     is_by_user = former is not torch.serialization.load and not is_vendors(former)
     return former if is_by_user else stock_load()

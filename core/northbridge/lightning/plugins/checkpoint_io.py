@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import torch
+from torch.nn.parameter import is_lazy
 
 from northbridge.discovery.current import is_vendors, loaded
 from northbridge.errors import CheckpointError
@@ -14,9 +17,6 @@ from northbridge.lightning.plugins.atomic_write import draft_of
 from northbridge.lightning.plugins.checkpoint_files import reading
 from northbridge.lightning.plugins.containers import replace_in
 from northbridge.lightning.plugins.load_and_save import SAVE
-
-if TYPE_CHECKING:
-    import torch
 
 
 def to_cpu(state: Any) -> Any:
@@ -43,15 +43,10 @@ class _Copies:
 
     def replace_tensors(self, state: Any) -> Any:
         """Replace the chip's tensors in ``state``, at any depth, by copies on the CPU."""
-        import torch
-
         leaves = (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)  # torch pickles them in its own ways
         return replace_in(state, self._move, leaves)
 
     def _move(self, value: Any) -> Any:
-        import torch
-        from torch.nn.parameter import is_lazy
-
         if isinstance(value, torch.device):
             is_on_chip = self._chip is not None and value.type == self._chip.device.type
             return torch.device("cpu") if is_on_chip else value
@@ -85,8 +80,6 @@ def _lies_in_its_storage(tensor: torch.Tensor) -> bool:
     A chip may keep its tensors elsewhere, and then all views of a tensor report the same place. Such a storage is too
     small, or has no address.
     """
-    import torch
-
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
         return False
     if tensor.is_conj() or tensor.is_neg():  # not visible in memory
@@ -122,8 +115,6 @@ def stock_format() -> AbstractContextManager[None]:
     A replacement may write a pickle protocol that ``torch.load(weights_only=True)`` cannot read elsewhere. The saved
     tensors are on the CPU already. A user's own replacement stays.
     """
-    import torch
-
     return SAVE.use(torch.serialization.save) if is_vendors(SAVE.former) else nullcontext()
 
 
@@ -148,8 +139,6 @@ class _CheckpointIOMixin(_NamespaceMixin):
             with stock_format():
                 super().save_checkpoint(checkpoint, path, storage_options=storage_options)
             return
-        import torch
-
         target = Path(path)
         with writing(target), draft_of(target) as draft, stock_format(), draft.open("wb") as file:
             torch.save(checkpoint, file)

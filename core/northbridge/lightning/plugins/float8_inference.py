@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-import torch
+import torch.distributed
 
 from northbridge.backend import Backend
 from northbridge.discovery.installed import read_entry_points
@@ -185,10 +185,8 @@ class Float8Inference(Float8Plugin):
             self._log(f"Quantized {conversion} to float8 by {how}")
 
     def _record(self, layers: dict[str, str], library: str, device: torch.device) -> Measurement:
-        from torch import distributed
-
-        many = distributed.is_available() and distributed.is_initialized()
-        rank, ranks = (distributed.get_rank(), distributed.get_world_size()) if many else (0, 1)
+        many = torch.distributed.is_available() and torch.distributed.is_initialized()
+        rank, ranks = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if many else (0, 1)
         name = "" if self.backend is None else self.backend.device.label(device.index or 0)
         return Measurement(chip=device.type, device=name, rank=rank, world_size=ranks, library=library, layers=layers)
 

@@ -12,17 +12,15 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import torch.distributed
 
 from northbridge.discovery.current import has_generators, loaded, seed_chip
 from northbridge.lightning.accelerators.accelerator import held
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.containers import replace_in
 from northbridge.processes.endings import describe_error
-
-if TYPE_CHECKING:
-    import torch
-
-    from northbridge.lightning.namespaces import Namespace
 
 KEY = "northbridge_random_states"
 """Name of the states in a Trainer's checkpoint: an attribute of its loops, which are therefore an OrderedDict.
@@ -64,14 +62,10 @@ class _Loops(OrderedDict[str, Any]):
 
 
 def _as_numbers(value: Any) -> Any:
-    import torch
-
     return _Numbers(value.dtype, value.tolist()) if isinstance(value, torch.Tensor) else value
 
 
 def _as_tensor(value: Any) -> Any:
-    import torch
-
     return torch.tensor(value.values, dtype=value.dtype) if isinstance(value, _Numbers) else value
 
 
@@ -93,8 +87,6 @@ def seeded_with_torch() -> Iterator[None]:
 
     A spawned rank gets its parent's states of the host's generators after it has loaded the chip.
     """
-    import torch
-
     before = torch.initial_seed()
     yield
     backend = loaded()
@@ -119,8 +111,6 @@ def of_checkpoint(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:
 
 def gather(namespace: Namespace, world_size: int) -> list[dict[str, Any]]:
     """Gather the random states of every rank, as a checkpoint holds them. All ranks must call it."""
-    import torch.distributed
-
     states = _as_saved(namespace.fabric_module("utilities.seed")._collect_rng_states())
     if world_size == 1:
         return [states]
@@ -152,8 +142,6 @@ def _warn_of_foreign(what: str) -> None:
 
 def _as_saved(states: dict[str, Any]) -> dict[str, Any]:
     # In the form that torch.load(weights_only=True) opens: no arrays, and no state of CUDA, which is not this run's.
-    import torch
-
     saved = {key: value for key, value in states.items() if key != "torch.cuda"}
     if "numpy" in saved:
         kind, keys, *rest = saved["numpy"]

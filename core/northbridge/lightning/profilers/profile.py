@@ -9,6 +9,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import torch.profiler
+
 from northbridge.discovery.current import loaded
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
@@ -29,8 +31,6 @@ def add_chip(profiler_kwargs: dict[str, Any]) -> None:
     chosen, chip = profiler_kwargs.get("activities"), loaded()
     if chosen is None or chip is None:
         return
-    import torch.profiler
-
     known: Any = torch.profiler.ProfilerActivity
     activities = [getattr(known, str(getattr(each, "name", "")), each) for each in chosen]
     if not chip.capabilities.profiler.denied:
@@ -42,8 +42,6 @@ def add_chip(profiler_kwargs: dict[str, Any]) -> None:
 
 def choose_profile(profile: Any) -> Any:
     """Return the class to profile with: one that keeps the traces, if this process has loaded a chip."""
-    import torch.profiler
-
     return traced(profile) if loaded() is not None and issubclass(profile, torch.profiler.profile) else profile
 
 

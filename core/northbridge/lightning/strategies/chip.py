@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch.distributed
+
+from northbridge.backend import Backend
 from northbridge.bridge import Bridge
 from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
@@ -31,11 +34,6 @@ from northbridge.lightning.strategies.unsupported import (
     warn_of_batch,
     warn_of_module,
 )
-
-if TYPE_CHECKING:
-    import torch
-
-    from northbridge.backend import Backend
 
 
 class _SavedStateMixin(_NamespaceMixin):
@@ -63,8 +61,6 @@ class _SavedStateMixin(_NamespaceMixin):
 
     def _is_alone(self) -> bool:
         """Return True if no other rank saves with this process, which may also be the parent of spawned ranks."""
-        import torch.distributed
-
         return self._ranks == 1 or not torch.distributed.is_initialized()
 
     def reading(self, path: Any) -> AbstractContextManager[None]:
@@ -77,8 +73,6 @@ class _SavedStateMixin(_NamespaceMixin):
 
     def _on_every_rank(self, path: Any, save: Callable[[], None]) -> None:
         """Save; if that fails on any rank, raise on all of them."""
-        import torch.distributed
-
         failure: Exception | None = None
         try:
             with stock_format():
@@ -230,11 +224,11 @@ class _ChipMixin(_SavedStateMixin):
 
     def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
         """Set up a Fabric's ``module``, and let the bridge know of its evaluation steps."""
-        from torch.nn import Module
-
         reject_module(self.backend, module, self.root_device)  # also tensors that were not moved before
         settle(module, None)
-        if isinstance(getattr(module, "_orig_mod", None), Module):  # the user keeps the compiled one in the wrapper
+        if isinstance(
+            getattr(module, "_orig_mod", None), torch.nn.Module
+        ):  # the user keeps the compiled one in the wrapper
             reject_compiler(self.backend, getattr(module, "_compile_kwargs", None) or {})  # noted by Lightning
         module = super().setup_module(module)
         if type(self.backend.bridge).after_evaluation is not Bridge.after_evaluation:
@@ -263,8 +257,6 @@ _BOUND = ("_rooted", "_after_backward", "_after_evaluation", "_after_step")
 
 def _after_forward(backend: str, _module: object, _inputs: object, _output: object) -> None:
     # A hook of the user's module, which may be copied and pickled with it: so it holds only a name.
-    import torch
-
     if not torch.is_grad_enabled():
         get(backend).bridge.after_evaluation()
 

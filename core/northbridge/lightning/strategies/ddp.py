@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch.distributed
+
+from northbridge.backend import Backend
 from northbridge.errors import CollectiveError
 from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.unsupported import (
@@ -14,11 +17,6 @@ from northbridge.lightning.strategies.unsupported import (
     reject_to_add_sparse_gradients,
     tensors_of,
 )
-
-if TYPE_CHECKING:
-    import torch
-
-    from northbridge.backend import Backend
 
 
 class _DDPMixin(_ParallelMixin):
@@ -77,7 +75,6 @@ class _DDPMixin(_ParallelMixin):
 
 def _find_neighbours(state: Any, ranks: int) -> None:
     # torch takes the ranks of a node as a group whose size is CUDA's device count.
-    import torch.distributed
     from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState
 
     if isinstance(state, PostLocalSGDState) and state.subgroup is None:

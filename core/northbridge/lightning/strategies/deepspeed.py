@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
+
+import torch
 
 from northbridge.errors import CheckpointError, UnsupportedError
 from northbridge.lightning.plugins.checkpoint_io import to_cpu, writing
@@ -31,9 +33,6 @@ from northbridge.lightning.strategies.optimizers import following
 from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.sharded import _TrainerShardsMixin, move_whole_tensors
 from northbridge.lightning.strategies.unsupported import reject_module, reject_unsupported
-
-if TYPE_CHECKING:
-    import torch
 
 
 class _DeepSpeedMixin(_ParallelMixin):

@@ -7,14 +7,13 @@ import sys
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from northbridge.backend import Backend
 from northbridge.discovery.current import loaded
 from northbridge.errors import UnsupportedError, VariableError
-
-if TYPE_CHECKING:
-    import torch
 
 _VARIABLE = "DS_ACCELERATOR"
 
@@ -30,8 +29,6 @@ class Determinism:
     @classmethod
     def read(cls) -> Determinism:
         """Return the settings of this process."""
-        import torch
-
         memory: Any = import_module("torch.utils.deterministic")
         algorithms = torch.are_deterministic_algorithms_enabled()
         return cls(
@@ -40,8 +37,6 @@ class Determinism:
 
     def apply(self) -> None:
         """Set them in this process."""
-        import torch
-
         memory: Any = import_module("torch.utils.deterministic")
         torch.use_deterministic_algorithms(self.algorithms, warn_only=self.warn_only)
         memory.fill_uninitialized_memory = self.fills_memory

@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from northbridge.backend import Backend
 from northbridge.errors import ArgumentValueError, UnsupportedError
 
@@ -61,8 +63,6 @@ def reject_rebuilt_optimizer(config: Config, optimizer: Any, scheduler: Any) -> 
 
     DeepSpeed 0.19.8 makes torch's Adagrad anew, in one group and with the optimizer's defaults.
     """
-    import torch
-
     stage = (config.get("zero_optimization") or {}).get("stage", 0)
     if not stage or not isinstance(optimizer, torch.optim.Adagrad):
         return

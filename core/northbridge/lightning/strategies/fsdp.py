@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from northbridge.errors import CollectiveError
 from northbridge.lightning.strategies.optimizers import follow
 from northbridge.lightning.strategies.sharded import _FabricShardedMixin, _ShardedMixin, _TrainerShardedMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_module, reject_unsupported
-
-if TYPE_CHECKING:
-    import torch
 
 _ONE_NODE_EACH = ("HYBRID_SHARD", "_HYBRID_SHARD_ZERO2")
 
@@ -135,11 +134,9 @@ class _FabricFSDPMixin(_FabricShardedMixin, _FSDPMixin):
 
     def load_checkpoint(self, path: Any, state: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Load the checkpoint into ``state``, from one file or from each rank's shards."""
-        from torch.optim import Optimizer
-
         if not (isinstance(state, dict) and _has_shards(path)):
             return super().load_checkpoint(path, state, *args, **kwargs)
-        optimizers = {key: each for key, each in state.items() if isinstance(each, Optimizer)}
+        optimizers = {key: each for key, each in state.items() if isinstance(each, torch.optim.Optimizer)}
         if optimizers:
             reject_unsupported(self.backend, "resume")
         others = {key: each for key, each in state.items() if key not in optimizers}
@@ -151,7 +148,6 @@ class _FabricFSDPMixin(_FabricShardedMixin, _FSDPMixin):
 
 
 def _is_wrapped(value: Any) -> bool:
-    import torch
     from torch.distributed.fsdp import FullyShardedDataParallel
 
     is_module = isinstance(value, torch.nn.Module)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins import random_states
@@ -14,9 +16,6 @@ from northbridge.lightning.plugins.precision import clip_grad_norm, clips_by_its
 from northbridge.lightning.strategies.optimizers import follow, following
 from northbridge.lightning.strategies.unsupported import reject_module, reject_unsupported
 from northbridge.process_record import logger
-
-if TYPE_CHECKING:
-    import torch
 
 
 class _TrainerMixin(_NamespaceMixin):
@@ -242,7 +241,5 @@ class _FabricMixin(_NamespaceMixin):
 
 
 def _has_optimizer(state: Any) -> bool:
-    from torch.optim import Optimizer
-
     objects = state.values() if isinstance(state, dict) else [state]
-    return any(isinstance(each, Optimizer) for each in objects)
+    return any(isinstance(each, torch.optim.Optimizer) for each in objects)

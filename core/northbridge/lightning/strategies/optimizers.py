@@ -13,17 +13,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from northbridge.backend import Backend
 from northbridge.errors import CheckpointError, UnsupportedError, WrongDeviceError
 from northbridge.lightning.strategies.unsupported import reject_denied
-
-if TYPE_CHECKING:
-    import torch
-    from torch.optim import Optimizer
-    from torch.utils.weak import WeakTensorKeyDictionary
-
 
 State = dict[str, Any]
 
@@ -56,8 +54,6 @@ def reject_fused(backend: Backend, optimizer: Optimizer) -> None:
 
 def _reject_narrow(asked: str, optimizer: Optimizer) -> None:
     """Take a trial step in each 16-bit dtype; torch's CPU kernel of SGD skips most weights up to 2.13."""
-    import torch
-
     kind = next(kind for kind in type(optimizer).__mro__ if kind.__module__.startswith("torch.optim."))
     if kind is torch.optim.Optimizer:  # another package's class, with arguments of its own
         return
@@ -114,8 +110,6 @@ def keep_counts(backend: Backend, optimizer: Optimizer) -> None:
 
 def _count_by_parameter(_optimizer: Optimizer, state: State) -> State:
     """Add the count of each group to its parameters."""
-    import torch
-
     states = dict(state["state"])
     for group in state["param_groups"]:
         if "step" in group:
@@ -169,6 +163,9 @@ def _count_by_group(optimizer: Optimizer, state: State) -> State:
     return {**state, "param_groups": groups}
 
 
+_successors = WeakTensorKeyDictionary()
+"""The successor of each living parameter."""
+
 _KEPT = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
@@ -199,13 +196,11 @@ def _succeed(old: torch.nn.Parameter, new: torch.nn.Parameter) -> None:
     for name in _KEPT:
         if getattr(old, name, None) is not None and getattr(new, name, None) is None:
             setattr(new, name, getattr(old, name))
-    _successors()[old] = new
+    _successors[old] = new
 
 
 def follow(optimizer: Any) -> None:
     """Let ``optimizer`` step the successors of its parameters; its state moves along."""
-    import torch
-
     for group in optimizer.param_groups:
         group["params"][:] = [_newest(each) for each in group["params"]]  # in place: some optimizers keep the list
     for old in [each for each in optimizer.state if isinstance(each, torch.Tensor)]:
@@ -228,8 +223,6 @@ def reject_left_behind(optimizer: Any, device: torch.device) -> None:
 
 
 def _moved(state: Any, old: torch.device, new: torch.device) -> Any:
-    import torch
-
     if not isinstance(state, dict):
         return state
     is_beside = {key: isinstance(each, torch.Tensor) and each.device == old for key, each in state.items()}
@@ -238,27 +231,12 @@ def _moved(state: Any, old: torch.device, new: torch.device) -> Any:
 
 
 def _newest(parameter: Any) -> Any:
-    successors = _successors()
-    while parameter in successors:
-        parameter = successors[parameter]
+    while parameter in _successors:
+        parameter = _successors[parameter]
     return parameter
 
 
 def keeps_parameters(device: torch.device) -> bool:
     """True if a module's parameters stay the same objects when it moves from the CPU to ``device``."""
-    import torch
-
     functions: Any = torch  # torch's type stubs lack this function
     return bool(functions._has_compatible_shallow_copy_type(torch.empty(0), torch.empty(0, device=device)))
-
-
-_known: list[WeakTensorKeyDictionary] = []
-
-
-def _successors() -> WeakTensorKeyDictionary:
-    """Return the map from each living parameter to its successor."""
-    from torch.utils.weak import WeakTensorKeyDictionary
-
-    if not _known:
-        _known.append(WeakTensorKeyDictionary())
-    return _known[0]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
+
+import torch.distributed
 
 from northbridge.errors import CollectiveError, VariableError, WrongDeviceError
 from northbridge.launch import process_group
@@ -19,9 +22,6 @@ from northbridge.lightning.strategies.chip import _ChipMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_unsupported
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
-    import torch
     from torch._C._distributed_c10d import Store
 
 
@@ -109,8 +109,6 @@ class _ParallelMixin(_ChipMixin):
         self._setup_distributed()
 
     def _setup_distributed(self) -> None:
-        import torch.distributed
-
         if self.namespace.is_trainer:
             reject_wrong_seed()
             self.namespace.fabric_module("utilities.seed").reset_seed()
@@ -125,8 +123,6 @@ class _ParallelMixin(_ChipMixin):
             self.backend.collective.assert_carries(self.root_device)
 
     def _start_process_group(self) -> None:
-        import torch.distributed
-
         if torch.distributed.is_initialized():
             return
         run = self._run("rank")
@@ -191,8 +187,6 @@ class _ParallelMixin(_ChipMixin):
 
         A tensor on the CPU is reduced on the chip, and stays on the CPU.
         """
-        import torch
-
         if not isinstance(tensor, torch.Tensor) or not torch.distributed.is_initialized():
             return tensor
         if tensor.device.type not in ("cpu", self.root_device.type):
@@ -221,11 +215,9 @@ class _ParallelMixin(_ChipMixin):
 
     def _drive_sync_batch_norm(self, module: torch.nn.Module) -> None:
         # Batch norms converted by torch's own function use kernels for GPUs.
-        from torch.nn import SyncBatchNorm
-
-        if any(isinstance(each, SyncBatchNorm) for each in module.modules()):
+        if any(isinstance(each, torch.nn.SyncBatchNorm) for each in module.modules()):
             reject_unsupported(self.backend, "sync_batchnorm")
-        synchronize(module, self.backend.name, only=SyncBatchNorm)
+        synchronize(module, self.backend.name, only=torch.nn.SyncBatchNorm)
 
     def teardown(self) -> None:
         """Give the model its old batch norms back."""
@@ -235,8 +227,6 @@ class _ParallelMixin(_ChipMixin):
 
     def barrier(self, *args: Any, **kwargs: Any) -> None:
         """Wait for the other ranks."""
-        import torch.distributed
-
         if torch.distributed.is_initialized():
             self.backend.collective.barrier()
 

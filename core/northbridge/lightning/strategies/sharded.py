@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from northbridge.errors import ArgumentsError, CheckpointError
 from northbridge.lightning.plugins.checkpoint_files import unreadable
@@ -15,10 +17,6 @@ from northbridge.lightning.plugins.checkpoint_io import system_error_behind, to_
 from northbridge.lightning.strategies.hosts import _FabricMixin, _TrainerMixin
 from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_unsupported
-
-if TYPE_CHECKING:
-    import torch
-
 
 _NODES_SEE_EACH_OTHER_SECONDS = 60.0  # NFS caches a folder's contents for this long by default
 
@@ -110,8 +108,6 @@ class _FabricShardedMixin(_FabricMixin, _ShardedMixin):
 
 def _is_spread(value: Any) -> bool:
     # Lightning gets the states of modules and optimizers itself, from all ranks together.
-    import torch
-
     return isinstance(value, (torch.nn.Module, torch.optim.Optimizer))
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch.nn.modules.conv import _ConvNd  # pyright: ignore[reportPrivateUsage]  # base of all convolutions
+from torch.nn.parallel.scatter_gather import scatter
 
 from northbridge.backend import Backend
 from northbridge.discovery.declared import get
 from northbridge.discovery.torch_changes import has_kernel, has_nested_tensors
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.plugins.containers import values_in
-
-if TYPE_CHECKING:
-    import torch
-
 
 TRAINING_CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -59,8 +58,6 @@ def reject_denied(backend: Backend, claim: str, what: str, instead: str) -> None
 
 def reject_inference_mode(backend: str, _module: object, _inputs: object) -> None:
     """Raise :class:`UnsupportedError` if a model is called under an unsupported ``torch.inference_mode``."""
-    import torch
-
     if torch.is_inference_mode_enabled():
         reject_unsupported(get(backend), "inference_mode")
 
@@ -78,10 +75,8 @@ def reject_data_parallel(backend: Backend, module: torch.nn.Module, device: torc
 
     A ``torch.nn.DataParallel`` without devices passes: it was made before torch knew the chip, and spreads nothing.
     """
-    from torch.nn import DataParallel
-
     for name, part in module.named_modules():
-        if isinstance(part, DataParallel) and part.device_ids and not _spreads(device):
+        if isinstance(part, torch.nn.DataParallel) and part.device_ids and not _spreads(device):
             what = f"{name!r} is torch.nn.DataParallel" if name else "the module is torch.nn.DataParallel"
             raise UnsupportedError(
                 f"{what}, which cannot run on {backend.name!r}: {ONE_PROCESS}. Fix: leave it out, and write"
@@ -92,9 +87,6 @@ def reject_data_parallel(backend: Backend, module: torch.nn.Module, device: torc
 
 def _spreads(device: torch.device) -> bool:
     """Return True if torch, or the vendor's software, can split a tensor among devices like ``device``."""
-    import torch
-    from torch.nn.parallel.scatter_gather import scatter
-
     try:
         scatter(torch.empty(1, device=device), [device])
     except (AttributeError, RuntimeError):
@@ -104,8 +96,6 @@ def _spreads(device: torch.device) -> bool:
 
 def reject_tensors(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
     """Raise :class:`UnsupportedError` for a complex, sparse or nested tensor of ``module`` that ``device`` lacks."""
-    import torch
-
     for kind, name, tensor in tensors_of(module):
         what = f"the {kind} {name!r}"
         if tensor.is_complex():
@@ -158,19 +148,15 @@ def tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor
 
 
 def _with_sparse_gradients(module: torch.nn.Module) -> Iterator[str]:
-    from torch.nn import Embedding, EmbeddingBag
-
     ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # torch's list of what DDP ignores
     for name, layer in module.named_modules():
-        is_sparse = isinstance(layer, (Embedding, EmbeddingBag)) and layer.sparse
+        is_sparse = isinstance(layer, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and layer.sparse
         is_trained = is_sparse and any(each.requires_grad for each in layer.parameters())  # its weight may be computed
         if is_trained and f"{name}.weight" not in ignored:
             yield f"{name!r} is {type(layer).__name__}(sparse=True)"
 
 
 def _why_no_dtype(dtype: torch.dtype, device: torch.device) -> str | None:
-    import torch
-
     try:
         torch.empty(1, dtype=dtype, device=device)
     except (RuntimeError, TypeError) as error:
@@ -180,8 +166,6 @@ def _why_no_dtype(dtype: torch.dtype, device: torch.device) -> str | None:
 
 def _why_no_sparse(device: torch.device) -> str | None:
     """Return the chip's error for the calls of sparse gradients and SparseAdam; None if it has sparse tensors."""
-    import torch
-
     try:
         where = torch.zeros(1, 1, dtype=torch.int64, device=device)
         # torch warns if it is not told whether to check the indices.
@@ -219,8 +203,6 @@ def warn_of_module(backend: Backend, module: torch.nn.Module, precision: str = "
 
 def warn_of_batch(backend: Backend, batch: Any) -> None:
     """Warn, as :func:`warn_of_module` does, about the tensors of a batch, including integers."""
-    import torch
-
     found = [each for each in values_in(batch) if isinstance(each, torch.Tensor)]
     tensors = ((f"a tensor of shape {tuple(each.shape)} in the batch", each) for each in found)
     _warn(backend, tensors, ("float64", "int64"))
@@ -233,8 +215,8 @@ _CURES = {
 
 
 _IN_FLOAT32 = (
-    ("conv._ConvNd", "float32_convolutions", "convolution"),
-    ("linear.Linear", "float32_products", "linear layer"),
+    (_ConvNd, "float32_convolutions", "convolution"),
+    (torch.nn.Linear, "float32_products", "linear layer"),
 )
 """Kinds of torch's layers, the claim that each needs in float32, and its name."""
 
@@ -269,10 +251,8 @@ def _warn_of(backend: Backend, capability: str, what: str, cure: str = "") -> No
     )
 
 
-def _is_in_float32(module: torch.nn.Module, kind: str) -> bool:
-    import torch
-
-    if not isinstance(module, attrgetter(kind)(torch.nn.modules)):
+def _is_in_float32(module: torch.nn.Module, kind: type[torch.nn.Module]) -> bool:
+    if not isinstance(module, kind):
         return False
     # Not its weight: reading that of a parametrized layer computes it, and a spectral norm goes a step on.
     return any(each.dtype == torch.float32 for each in module.parameters())

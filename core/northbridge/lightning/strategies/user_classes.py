@@ -9,14 +9,13 @@ from __future__ import annotations
 import sys
 from functools import cache
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch.distributed
 
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.strategies.chip import LoadFirst
-
-if TYPE_CHECKING:
-    import torch
 
 
 def derive(theirs: Any, ours: Any) -> Any:
@@ -83,7 +82,6 @@ class _RayMixin(_NamespaceMixin):
             )
 
     def _start_process_group(self) -> None:
-        import torch.distributed
         from torch._C._distributed_c10d import PrefixStore
         from torch.distributed import distributed_c10d
 

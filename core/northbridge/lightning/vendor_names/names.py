@@ -25,8 +25,10 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib.util import find_spec
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 from weakref import WeakKeyDictionary
+
+import torch
 
 from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get
@@ -35,9 +37,6 @@ from northbridge.lightning.accelerators.accelerator import AcceleratorQuestions
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.strategies.user_classes import derive
-
-if TYPE_CHECKING:
-    import torch
 
 
 class _VendorNameType(ABCMeta):

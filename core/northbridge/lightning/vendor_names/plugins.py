@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
+import torch.profiler
+
 from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
 from northbridge.errors import ArgumentValueError
@@ -142,8 +144,6 @@ class ProfilerName(VendorName):
 
     @classmethod
     def passed_on(cls) -> Collection[str]:
-        import torch.profiler
-
         of_lightning = ("table_kwargs", "export_to_flame_graph", "metric")
         return (*of_lightning, *list(inspect.signature(torch.profiler.profile.__init__).parameters)[1:])
 

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Collection
 from typing import Any, ClassVar
 
+import torch
+
 from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
 from northbridge.errors import ArgumentsError, UnsupportedError
@@ -86,8 +88,6 @@ class SingleDeviceStrategyName(StrategyName):
 
 class _ParallelStrategyName(StrategyName):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        import torch
-
         super().__init__(*args, **kwargs)
         devices = self.arguments.get("parallel_devices")
         is_list = isinstance(devices, (list, tuple)) and all(isinstance(each, torch.device) for each in devices)
@@ -98,8 +98,6 @@ class _ParallelStrategyName(StrategyName):
             )
 
     def make_draft(self, namespace: Namespace) -> Any:
-        import torch
-
         made = super().make_draft(namespace)
         made._process_group_backend = made._get_process_group_backend()
         if made.parallel_devices is None:
@@ -124,9 +122,10 @@ class DDPStrategyName(_ParallelStrategyName):
 
     @classmethod
     def passed_on(cls) -> Collection[str]:
-        from torch.nn.parallel import DistributedDataParallel
-
-        return (*super().passed_on(), *arguments_of(DistributedDataParallel, "device_ids", "output_device"))
+        return (
+            *super().passed_on(),
+            *arguments_of(torch.nn.parallel.DistributedDataParallel, "device_ids", "output_device"),
+        )
 
 
 class FSDPStrategyName(_ParallelStrategyName):
