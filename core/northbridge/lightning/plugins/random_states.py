@@ -49,13 +49,13 @@ class _Loops(OrderedDict[str, Any]):
     Each checkpoint has a subclass. It refers to the loops weakly: a class lives until Python's cycle collector runs.
     """
 
-    latest: ClassVar[weakref.ref[_Loops] | None] = None
+    latest: ClassVar[list[weakref.ref[_Loops]]]
 
     def __init__(self, loops: Mapping[str, Any], states: list[dict[str, Any]] | None = None) -> None:
         super().__init__(loops)
-        copied = self.latest() if self.latest is not None else None
+        copied = self.latest[0]() if self.latest else None
         setattr(self, KEY, getattr(copied, KEY, None) if states is None else states)
-        type(self).latest = weakref.ref(self)
+        self.latest[:] = [weakref.ref(self)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OrderedDict, (), {KEY: getattr(self, KEY)}, None, iter(self.items())
@@ -96,7 +96,7 @@ def seeded_with_torch() -> Iterator[None]:
 
 def add(checkpoint: dict[str, Any], states: list[dict[str, Any]]) -> dict[str, Any]:
     """Return ``checkpoint`` with the random states of every rank."""
-    loops = type(_Loops.__name__, (_Loops,), {})
+    loops = type(_Loops.__name__, (_Loops,), {"latest": []})
     return {**checkpoint, _LOOPS: loops(checkpoint.get(_LOOPS, {}), states)}
 
 
