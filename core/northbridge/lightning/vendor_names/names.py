@@ -92,14 +92,32 @@ class VendorName(ABC, metaclass=_VendorNameType):
             cls.backend_name = backend
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.arguments: dict[str, Any] = bind(
-            type(self).__name__,
-            args,
-            kwargs,
-            positional=self.positional,
-            without_meaning=self.without_meaning,
-            passed_on=self.passed_on(),
-        )
+        self.arguments: dict[str, Any] = self._bind(args, kwargs)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments by name, without those that have no meaning, each of which causes one warning.
+
+        Raises :class:`ArgumentsError` for an unknown argument.
+        """
+        name, passed_on = type(self).__name__, self.passed_on()
+        meant = [argument for argument in self.positional if argument not in self.without_meaning]
+        accepted = f"it accepts {', '.join(meant) or 'none'}"
+        if len(args) > len(self.positional):
+            raise ArgumentsError(f"{name}() got {len(args)} positional arguments; {accepted}")
+        given = dict(zip(self.positional, args, strict=False))
+        for argument, value in kwargs.items():
+            if argument in given:
+                raise ArgumentsError(f"{name}() got {argument}= twice, by position and by name")
+            if argument not in (*self.positional, *self.without_meaning, *passed_on):
+                near = difflib.get_close_matches(argument, [*meant, *passed_on], n=1)
+                hint = f"; did you mean {near[0]}=?" if near else ""
+                raise ArgumentsError(f"{name}() has no argument {argument}={hint}; {accepted}")
+            given[argument] = value
+        for argument, what_to_know in self.without_meaning.items():
+            if argument in given:
+                del given[argument]
+                _warn_once(name, argument, what_to_know)
+        return given
 
     @classmethod
     def passed_on(cls) -> Collection[str]:
@@ -109,8 +127,9 @@ class VendorName(ABC, metaclass=_VendorNameType):
     @classmethod
     def stands_for(cls, base: type) -> bool:
         """Return True if ``base`` is the class that the name stands for in this process; False for a user's class."""
-        own = base.__name__ == cls.kind and base.__module__ in cls.homes
-        return is_vendor_class(cls) and _runs_on(cls.backend_name) and own
+        chip = loaded()
+        runs_here = chip is not None and chip.name == cls.backend_name
+        return is_vendor_class(cls) and runs_here and base.__name__ == cls.kind and base.__module__ in cls.homes
 
     def make_draft(self, namespace: Namespace) -> Any:
         """Make the object of ``namespace``, with what is known before a run: its arguments and the chip."""
@@ -131,7 +150,7 @@ class VendorName(ABC, metaclass=_VendorNameType):
         """
         own = {key: value for key, value in vars(self).items() if key != "arguments"}
         # A script may have added to a dictionary that it read, such as the arguments of DDP.
-        draft = drop_draft(self)
+        draft = _drafts.pop(self, None)
         if type(draft) is type(made):
             vars(made).update((key, value) for key, value in vars(draft).items() if isinstance(value, dict))
         cls: Any = type(made) if is_vendor_class(type(self)) else derive(type(self), type(made))
@@ -213,21 +232,11 @@ def _unsupported(name: str, backend: str, capability: str, instead: str) -> type
     return type(name, (), {"__new__": reject, "__doc__": f"Refuses to be made; {instead}."})
 
 
-def _runs_on(backend: str) -> bool:
-    chip = loaded()
-    return bool(backend) and chip is not None and chip.name == backend
-
-
 def draft_of(name: VendorName) -> Any:
     """Return the object that ``name`` would become now. It is made once; that loads the chip, and acquires no card."""
     if name not in _drafts:
         _drafts[name] = name.make_draft(namespace_at_hand())
     return _drafts[name]
-
-
-def drop_draft(name: VendorName) -> Any | None:
-    """Forget the draft of ``name``, and return it; None if nothing has been asked."""
-    return _drafts.pop(name, None)
 
 
 # Not attributes of the names, which may be copied, pickled, or sent to a rank.
@@ -240,40 +249,6 @@ def namespace_at_hand() -> Namespace:
     imported = [each for each in by_preference if each.name in sys.modules]
     installed = (each for each in by_preference if find_spec(each.name.partition(".")[0]) is not None)
     return imported[0] if imported else next(installed, by_preference[0])
-
-
-def bind(
-    name: str,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    *,
-    positional: tuple[str, ...],
-    without_meaning: Mapping[str, str],
-    passed_on: Collection[str],
-) -> dict[str, Any]:
-    """Return the arguments of the call ``name(*args, **kwargs)`` by name, without those that have no meaning.
-
-    ``positional`` are accepted in this order, ``passed_on`` only by name. Each of ``without_meaning`` causes one
-    warning, which ends with its value. Raises :class:`ArgumentsError` for any other argument.
-    """
-    meant = [argument for argument in positional if argument not in without_meaning]
-    accepted = f"it accepts {', '.join(meant) or 'none'}"
-    if len(args) > len(positional):
-        raise ArgumentsError(f"{name}() got {len(args)} positional arguments; {accepted}")
-    given = dict(zip(positional, args, strict=False))
-    for argument, value in kwargs.items():
-        if argument in given:
-            raise ArgumentsError(f"{name}() got {argument}= twice, by position and by name")
-        if argument not in (*positional, *without_meaning, *passed_on):
-            near = difflib.get_close_matches(argument, [*meant, *passed_on], n=1)
-            hint = f"; did you mean {near[0]}=?" if near else ""
-            raise ArgumentsError(f"{name}() has no argument {argument}={hint}; {accepted}")
-        given[argument] = value
-    for argument in without_meaning:
-        if argument in given:
-            del given[argument]
-            _warn_once(name, argument, without_meaning[argument])
-    return given
 
 
 @cache
