@@ -155,14 +155,14 @@ def show(traces: Sequence[Trace], row_limit: int = -1) -> str:
         return _say_nothing(traces)
     shown = rows if row_limit < 0 else rows[:row_limit]
     rest = rows[len(shown) :]
-    cells = [_COLUMNS, *(_cells(row.name, row.count, row.total, row.mean, row.share) for row in shown)]
-    if rest:
-        count, total = sum(row.count for row in rest), sum(row.total for row in rest)
-        name = f"{len(rest)} other names" if len(rest) > 1 else "1 other name"
-        cells.append(_cells(name, count, total, total / count, sum(row.share for row in rest)))
+    name, share = f"{len(rest)} other names" if len(rest) > 1 else "1 other name", sum(row.share for row in rest)
+    others = [_add_up(name, rest, share)] if rest else []
+    return _lay_out([_COLUMNS, *map(_cells, (*shown, *others, _add_up("all", rows, 1.0)))])
+
+
+def _add_up(name: str, rows: Sequence[Row], share: float) -> Row:
     count, total = sum(row.count for row in rows), sum(row.total for row in rows)
-    cells.append(_cells("all", count, total, total / count, 1.0))
-    return _lay_out(cells)
+    return Row(name, count, total, total / count, share)
 
 
 def _say_nothing(traces: Sequence[Trace]) -> str:
@@ -176,10 +176,10 @@ def _say_nothing(traces: Sequence[Trace]) -> str:
     )
 
 
-def _cells(name: str, count: int, total: float, mean: float, share: float) -> tuple[str, ...]:
-    line = shorten(name)
+def _cells(row: Row) -> tuple[str, ...]:
+    line = shorten(row.name)
     short = line if len(line) <= _LONGEST_NAME else f"{line[: _LONGEST_NAME - 1]}…"
-    return short, str(count), _with_unit(total), _with_unit(mean), f"{share:.1%}"
+    return short, str(row.count), _with_unit(row.total), _with_unit(row.mean), f"{row.share:.1%}"
 
 
 def _with_unit(microseconds: float) -> str:
