@@ -26,8 +26,12 @@ def reject_config(backend: Backend, accelerator: Any, config: Config, remote_dev
 
     Raises :class:`ArgumentValueError` for a stage that ZeRO does not have.
     """
-    _reject_kinds(config)
-    _reject_stage(config)
+    for part in ("zero_optimization", "optimizer"):
+        if not isinstance(config.get(part), (Mapping, type(None))):
+            raise _unsupported(f"{part}={config[part]!r} is not a dict. Fix: write its settings")
+    stage = _zero(config).get("stage", 0)
+    if stage not in (*_STAGES, *map(str, _STAGES)):
+        raise ArgumentValueError(f"ZeRO has no stage={stage!r}. Fix: 0, 1, 2 or 3")
     _reject_inference(config)
     _reject_disks(backend, accelerator, config, remote_device)
 
@@ -53,7 +57,7 @@ def reject_accumulation(config: Config) -> None:
 
 def reject_no_optimizer(config: Config) -> None:
     """Raise :class:`UnsupportedError` if ``config`` shards an optimizer, and there is none."""
-    stage = (config.get("zero_optimization") or {}).get("stage", 0)
+    stage = _zero(config).get("stage", 0)
     if stage in (1, 2):
         raise _unsupported(f"ZeRO {stage} needs an optimizer. Fix: stage=3 or 0")
 
@@ -63,7 +67,7 @@ def reject_rebuilt_optimizer(config: Config, optimizer: Any, scheduler: Any) -> 
 
     DeepSpeed 0.19.8 makes torch's Adagrad anew, in one group and with the optimizer's defaults.
     """
-    stage = (config.get("zero_optimization") or {}).get("stage", 0)
+    stage = _zero(config).get("stage", 0)
     if not stage or not isinstance(optimizer, torch.optim.Adagrad):
         return
     first, *others = optimizer.param_groups
@@ -74,7 +78,7 @@ def reject_rebuilt_optimizer(config: Config, optimizer: Any, scheduler: Any) -> 
 def reject_optimizer(backend: Backend, config: Config) -> None:
     """Raise :class:`UnsupportedError` if ``config`` has the optimizer that trains, and DeepSpeed lacks its operator."""
     name = str((config.get("optimizer") or {}).get("type"))
-    offloads = (config.get("zero_optimization") or {}).get("offload_optimizer")
+    offloads = _zero(config).get("offload_optimizer")
     builder = _OPERATORS.get(name.lower())
     if offloads and name.lower() == "lion":
         return  # by its operator for the host
@@ -86,16 +90,8 @@ def _unsupported(said: str) -> UnsupportedError:
     return UnsupportedError(said, capability="deepspeed")
 
 
-def _reject_kinds(config: Config) -> None:
-    for part in ("zero_optimization", "optimizer"):
-        if not isinstance(config.get(part), (Mapping, type(None))):
-            raise _unsupported(f"{part}={config[part]!r} is not a dict. Fix: write its settings")
-
-
-def _reject_stage(config: Config) -> None:
-    stage = (config.get("zero_optimization") or {}).get("stage", 0)
-    if stage not in (*_STAGES, *map(str, _STAGES)):
-        raise ArgumentValueError(f"ZeRO has no stage={stage!r}. Fix: 0, 1, 2 or 3")
+def _zero(config: Config) -> Config:
+    return config.get("zero_optimization") or {}
 
 
 def _reject_inference(config: Config) -> None:
@@ -110,7 +106,7 @@ def _reject_inference(config: Config) -> None:
 
 
 def _reject_disks(backend: Backend, accelerator: Any, config: Config, remote_device: str | None) -> None:
-    zero = config.get("zero_optimization") or {}
+    zero = _zero(config)
     offloads = {part: (zero.get(part) or {}).get("device") for part in ("offload_optimizer", "offload_param")}
     to_disk = [part for part, device in {**offloads, "remote_device": remote_device}.items() if device == "nvme"]
     if to_disk and _lacks(accelerator, "AsyncIOBuilder"):
