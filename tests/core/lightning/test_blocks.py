@@ -17,6 +17,7 @@ import northbridge
 from northbridge import ArgumentsError, Backend, UnsupportedError, compile_blocks
 from northbridge.discovery import declared
 from northbridge.lightning.blocks import named_blocks, repeated_blocks
+from northbridge.lightning.namespaces import NAMESPACES
 from northbridge.lightning.strategies import compilation
 from northbridge.lightning.strategies.compilation import choose_compiler, reject_compiler
 
@@ -210,18 +211,23 @@ def test_torchs_own_is_left_to_torch_where_it_knows_one(backend: Backend, monkey
     reject_compiler(backend, {})
 
 
+def chosen(module: torch.nn.Module, arguments: dict[str, Any]) -> Any:
+    """Return the arguments with which a Fabric compiles ``module`` again."""
+    return choose_compiler(NAMESPACES["lightning.fabric"], lambda _, given: given, module, arguments)
+
+
 @pytest.mark.parametrize("arguments", [{}, {"dynamic": True}], ids=["nothing", "arguments for any backend"])
 def test_the_chips_own_is_taken_where_none_is_named(backend: Backend, arguments: dict[str, Any]) -> None:
     module = torch.nn.Linear(1, 1, device=backend.device.type)
 
-    assert choose_compiler(module, arguments) == {**arguments, "backend": "aot_eager"}
+    assert chosen(module, arguments) == {**arguments, "backend": "aot_eager"}
 
 
 def test_unregistered_chip_compiler_is_told_not_replaced(backend: Backend) -> None:
     backend.bridge.compile_backend = "acme_graphs"
 
     with pytest.raises(UnsupportedError) as refused:
-        choose_compiler(torch.nn.Linear(1, 1, device=backend.device.type), {})
+        chosen(torch.nn.Linear(1, 1, device=backend.device.type), {})
 
     assert str(refused.value).startswith(
         "'cpu_sim' compiles with 'acme_graphs', which torch does not have; found cudagraphs, "
@@ -230,7 +236,7 @@ def test_unregistered_chip_compiler_is_told_not_replaced(backend: Backend) -> No
 
 
 def test_what_another_device_holds_is_compiled_as_it_was(backend: Backend) -> None:
-    assert choose_compiler(torch.nn.Linear(1, 1), {}) == {}
+    assert chosen(torch.nn.Linear(1, 1), {}) == {}
 
 
 def test_options_of_another_backend_are_not_the_chips(backend: Backend) -> None:

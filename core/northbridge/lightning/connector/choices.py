@@ -96,25 +96,16 @@ def detects_slurm(namespace: Namespace, plugins: Any) -> bool:
     environments: Any = namespace.fabric_module("plugins.environments")
     given = plugins if isinstance(plugins, (list, tuple)) else [plugins]
     own = any(isinstance(each, environments.ClusterEnvironment) for each in given)
-    return not own and bool(environments.SLURMEnvironment.detect()) and not _detects_mpiexec(namespace)
+    return not own and bool(environments.SLURMEnvironment.detect()) and not detects_mpiexec(namespace)
 
 
-def _detects_mpiexec(namespace: Namespace) -> bool:
+def detects_mpiexec(namespace: Namespace) -> bool:
+    """Return True if mpiexec has started this process."""
     # torchrun comes first, because mpiexec may start its agents. jsrun sets the variables of Open MPI itself.
     environments: Any = namespace.fabric_module("plugins.environments")
     if environments.TorchElasticEnvironment.detect() or environments.LSFEnvironment.detect():
         return False
     return bool(classes(namespace).mpiexec_environment.detect())
-
-
-def choose_environment(namespace: Namespace, connector: Any) -> Any | None:
-    """Build our cluster environment if mpiexec has started this process; None if Lightning's choice is right.
-
-    It comes before Lightning's MPIEnvironment, which needs mpi4py and starts MPI, and which ``plugins=`` can name.
-    """
-    if connector._cluster_environment_flag is not None or not _detects_mpiexec(namespace):
-        return None
-    return classes(namespace).mpiexec_environment()
 
 
 def build_precision(namespace: Namespace, connector: Any) -> Any | None:
@@ -131,7 +122,7 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
             capability="precision",
         )
     if plugin is not None:
-        if isinstance(plugin, (classes(namespace).float8_precision, classes(namespace).float8_inference)):
+        if isinstance(plugin, (ours.float8_precision, ours.float8_inference)):
             plugin.bind(backend)
         reject_plugin(backend, plugin)
         return None
@@ -141,10 +132,10 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
         _reject_unsharded("DeepSpeed", precision)
         return None  # Lightning's DeepSpeedPrecision, whose backward pass and step are the engine's
     if precision == FLOAT8:
-        plugin = classes(namespace).float8_precision()
+        plugin = ours.float8_precision()
         plugin.bind(backend)
         return plugin
-    if precision == "16-mixed" and isinstance(connector.strategy, classes(namespace).model_parallel):
+    if precision == "16-mixed" and isinstance(connector.strategy, ours.model_parallel):
         return None  # Lightning rejects it: its gradient scaler does not support sharded gradients
     plugin = mixed_precision(namespace, backend, precision)
     if plugin is not None:

@@ -16,7 +16,6 @@ backend replaces if they are installed too. An entry belongs to the backend whos
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,11 +78,12 @@ def drives_a_chip_by_itself(theirs: Any) -> bool:
 _NEVER_REPLACED = {"builtins", "abc", "typing", "northbridge", *(name.partition(".")[0] for name in NAMESPACES)}
 
 
-def register_beside_ours(registry: Any, original: Callable[..., Any], name: Any, *args: Any, **kwargs: Any) -> Any:
-    """Register a name for another package in ``registry``, whose own method ``register`` is ``original``.
+def let_others_register(namespace: Namespace, original: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
+    """Register a name for another package, which may be one that we hold, by a registry's own method ``original``.
 
-    Other packages may register a name that we hold. Registrations by packages that a backend replaces are ignored.
+    Registrations by packages that a backend replaces are ignored.
     """
+    registry: Any = original.__self__
     owner = args[0] if args else kwargs.get("accelerator", kwargs.get("strategy"))
     if owner is None or kwargs.get("override") or name not in registry or not _is_ours(registry[name]):
         return original(name, *args, **kwargs)

@@ -1,7 +1,7 @@
 """Replacements of Lightning's functions; ``table.py`` lists them.
 
-Each function here replaces one of Lightning's. It gets the namespace, Lightning's own function, and Lightning's
-arguments.
+Each function here replaces one of Lightning's, and so do some in ``connector``, ``profilers`` and ``strategies``. It
+gets the namespace, Lightning's own function, and Lightning's arguments.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ from northbridge.lightning.accelerators.accelerator import hand_on, held, is_our
 from northbridge.lightning.accelerators.device_indices import reject_more_than_processes
 from northbridge.lightning.classes import classes
 from northbridge.lightning.connector import choices, devices, strategy_choice as decide
-from northbridge.lightning.connector.registry import register_beside_ours
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins import precision, random_states
 from northbridge.lightning.plugins.checkpoint_files import reading, reject_other_parts, reject_other_than_dict
-from northbridge.lightning.profilers import profile as profiles
 from northbridge.lightning.strategies import compilation
 from northbridge.lightning.strategies.deepspeed_accelerator import import_deepspeed
 from northbridge.lightning.strategies.deepspeed_config import reject_file
@@ -64,8 +62,10 @@ def settle_devices(namespace: Namespace, original: Original, self: Any) -> None:
 
 
 def choose_environment(namespace: Namespace, original: Original, self: Any) -> Any:
-    ours = choices.choose_environment(namespace, self) if is_ours(self.accelerator) else None
-    return original(self) if ours is None else ours
+    # Before Lightning's MPIEnvironment, which needs mpi4py and starts MPI, and which plugins= can name.
+    if is_ours(self.accelerator) and self._cluster_environment_flag is None and choices.detects_mpiexec(namespace):
+        return classes(namespace).mpiexec_environment()
+    return original(self)
 
 
 def choose_strategy(namespace: Namespace, original: Original, self: Any) -> Any:
@@ -242,12 +242,6 @@ def _epoch_to_come(fit_loop: Any) -> int:
     return int(progress.processed + is_behind)
 
 
-def choose_compiler(
-    namespace: Namespace, original: Original, module: torch.nn.Module, compile_kwargs: dict[str, Any]
-) -> Any:
-    return original(module, compilation.choose_compiler(module, compile_kwargs))
-
-
 def keep_compile_arguments(namespace: Namespace, original: Original, model: Any) -> Any:
     module = original(model)
     if module is not model:  # it was compiled
@@ -269,39 +263,6 @@ def clip_by_norm(namespace: Namespace, original: Original, self: Any, optimizer:
         precision.clip_grad_norm(chip, parameters, clip_val)
     else:
         original(self, optimizer, clip_val)
-
-
-def mark_activities(namespace: Namespace, original: Original, self: Any) -> list[Any]:
-    return profiles.Unasked(original(self))
-
-
-def profile_chip(namespace: Namespace, original: Original, self: Any) -> None:
-    profiles.add_chip(self._profiler_kwargs)
-    original(self)
-
-
-def keep_traces(namespace: Namespace, original: Original, self: Any, kind: Any) -> Any:
-    return original(self, profiles.choose_profile(kind))
-
-
-def cache_events(namespace: Namespace, original: Original, self: Any) -> None:
-    if profiles.has_recorded(self.profiler):
-        original(self)
-    else:
-        self.function_events = None
-
-
-def summarize_profile(namespace: Namespace, original: Original, self: Any) -> str:
-    profile = self.profiler  # the original drops it
-    return profiles.add_device_events(self, profile, original(self))
-
-
-def init_profiler(namespace: Namespace, original: Original, trainer: Any, asked: Any) -> None:
-    original(trainer, profiles.settle_profiler(namespace, trainer, asked))
-
-
-def let_others_register(namespace: Namespace, original: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
-    return register_beside_ours(original.__self__, original, name, *args, **kwargs)
 
 
 def accelerator_option(module: Any) -> Any:

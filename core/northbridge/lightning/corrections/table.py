@@ -17,11 +17,13 @@ from typing import Any, Literal, TypeVar
 
 from packaging.version import Version
 
-from northbridge.lightning.connector.registry import register_names
+from northbridge.lightning.connector.registry import let_others_register, register_names
 from northbridge.lightning.corrections import replacements
 from northbridge.lightning.corrections.relies_on import RELIES_ON, Reliance, differences
 from northbridge.lightning.corrections.replacements import accelerator_option
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.profilers import profile
+from northbridge.lightning.strategies.compilation import choose_compiler
 from northbridge.lightning.vendor_names.strategies import register_as_lightning_types
 from northbridge.lightning.versions import reason_against_uploads, reason_against_version, untested
 from northbridge.process_record import note
@@ -56,19 +58,17 @@ _REGISTRIES: tuple[tuple[Literal["Trainer", "Fabric"], str, str, str], ...] = (
 
 _of_trainer = functools.partial(Correction, hosts=("Trainer",))
 _of_fabric = functools.partial(Correction, hosts=("Fabric",))
+_of_profiler = functools.partial(_of_trainer, module="profilers.pytorch", owner="PyTorchProfiler")
 
 CORRECTIONS = (
-    _of_trainer(
-        "_check_config_and_set_final_flags",
-        ("self", "strategy", "accelerator", "precision", "plugins", "sync_batchnorm"),
-        "raises its own text for an unknown name and for 'dp', before any other method is asked",
-        replacements.read_arguments,
-    ),
-    _of_fabric(
-        "_check_config_and_set_final_flags",
-        ("self", "strategy", "accelerator", "precision", "plugins"),
-        "raises its own text for an unknown name and for 'dp', before any other method is asked",
-        replacements.read_arguments,
+    *(
+        of_host(
+            "_check_config_and_set_final_flags",
+            ("self", "strategy", "accelerator", "precision", "plugins", *more),
+            "raises its own text for an unknown name and for 'dp', before any other method is asked",
+            replacements.read_arguments,
+        )
+        for of_host, more in ((_of_trainer, ("sync_batchnorm",)), (_of_fabric, ()))
     ),
     Correction(
         "_choose_auto_accelerator",
@@ -186,7 +186,7 @@ CORRECTIONS = (
         "_to_compiled",
         ("module", "compile_kwargs"),
         "compiles a model once more for the device, with the backend that torch has for CUDA and the CPU",
-        replacements.choose_compiler,
+        choose_compiler,
         module="wrappers",
         imported_by="fabric",
     ),
@@ -222,46 +222,41 @@ CORRECTIONS = (
         module="loops.fit_loop",
         owner="_FitLoop",
     ),
-    *(
-        _of_trainer(name, parameters, reason, replace, module="profilers.pytorch", owner="PyTorchProfiler")
-        for name, parameters, reason, replace in (
-            (
-                "_default_activities",
-                ("self",),
-                "asks torch for the activity of the CPU and of CUDA alone",
-                replacements.mark_activities,
-            ),
-            (
-                "_create_profilers",
-                ("self",),
-                "asks torch for the activity of the CPU and of CUDA alone",
-                replacements.profile_chip,
-            ),
-            (
-                "_create_profiler",
-                ("self", "profiler"),
-                "keeps no trace, and exports none without dirpath=",
-                replacements.keep_traces,
-            ),
-            (
-                "_cache_functions_events",
-                ("self",),
-                "fails on an assertion if the run ended before the schedule's first active step",
-                replacements.cache_events,
-            ),
-            (
-                "summary",
-                ("self",),
-                "shows what Kineto recorded: vendors that add their events to the exported file are not in it",
-                replacements.summarize_profile,
-            ),
-        )
+    _of_profiler(
+        "_default_activities",
+        ("self",),
+        "asks torch for the activity of the CPU and of CUDA alone",
+        profile.mark_activities,
+    ),
+    _of_profiler(
+        "_create_profilers",
+        ("self",),
+        "asks torch for the activity of the CPU and of CUDA alone",
+        profile.profile_chip,
+    ),
+    _of_profiler(
+        "_create_profiler",
+        ("self", "profiler"),
+        "keeps no trace, and exports none without dirpath=",
+        profile.keep_traces,
+    ),
+    _of_profiler(
+        "_cache_functions_events",
+        ("self",),
+        "fails on an assertion if the run ended before the schedule's first active step",
+        profile.cache_events,
+    ),
+    _of_profiler(
+        "summary",
+        ("self",),
+        "shows what Kineto recorded: vendors that add their events to the exported file are not in it",
+        profile.summarize_profile,
     ),
     _of_trainer(
         "_init_profiler",
         ("trainer", "profiler"),
         "knows no vendor's name for the profiler",
-        replacements.init_profiler,
+        profile.init_profiler,
         module="trainer.setup",
     ),
     _of_fabric(
@@ -284,7 +279,7 @@ CORRECTIONS = (
             "register",
             ("name", kind, "description", "override", "init_params"),
             "refuses a name that it has to a script that registers it, which names nothing of ours",
-            replacements.let_others_register,
+            let_others_register,
             hosts=(host,),
             module=module,
             owner=owner,
@@ -315,8 +310,7 @@ CORRECTIONS = (
 def register(name: str) -> None:
     """Register every installed backend in the namespace ``name``, and correct it; a repeated call changes nothing.
 
-    Called by the autoload after the import of the namespace's connector. A namespace is left alone, with one warning,
-    if its version is unknown to Northbridge or if a row does not match.
+    Called by the autoload after the import of the namespace's connector.
     """
     namespace = NAMESPACES[name]
     reason = reason_against(namespace)

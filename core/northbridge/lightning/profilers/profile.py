@@ -17,9 +17,20 @@ from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.profilers.trace import Trace, TraceError, read_trace, show
 from northbridge.lightning.vendor_names.plugins import ProfilerName
 
+Original = Callable[..., Any]
+
 
 class Unasked(list[Any]):
     """Activities that Lightning chose because the user named none."""
+
+
+def mark_activities(namespace: Namespace, original: Original, self: Any) -> list[Any]:
+    return Unasked(original(self))
+
+
+def profile_chip(namespace: Namespace, original: Original, self: Any) -> None:
+    add_chip(self._profiler_kwargs)
+    original(self)
 
 
 def add_chip(profiler_kwargs: dict[str, Any]) -> None:
@@ -40,29 +51,33 @@ def add_chip(profiler_kwargs: dict[str, Any]) -> None:
     profiler_kwargs["activities"] = Unasked(activities) if isinstance(chosen, Unasked) else activities
 
 
-def choose_profile(profile: Any) -> Any:
-    """Return the class to profile with: one that keeps the traces, if this process has loaded a chip."""
-    return traced(profile) if loaded() is not None and issubclass(profile, torch.profiler.profile) else profile
+def keep_traces(namespace: Namespace, original: Original, self: Any, kind: Any) -> Any:
+    keeps = loaded() is not None and issubclass(kind, torch.profiler.profile)
+    return original(self, traced(kind) if keeps else kind)
 
 
-def has_recorded(profile: Any) -> bool:
-    """Return False for a profile whose schedule never came to a step to record; torch raises if asked for events."""
-    return not isinstance(profile, _TracedProfileMixin) or getattr(profile, "profiler", None) is not None
+def cache_events(namespace: Namespace, original: Original, self: Any) -> None:
+    if isinstance(self.profiler, _TracedProfileMixin) and getattr(self.profiler, "profiler", None) is None:
+        self.function_events = None  # the schedule never came to a step to record: torch would raise an error
+    else:
+        original(self)
 
 
-def add_device_events(profiler: Any, profile: Any, report: str) -> str:
-    """Return Lightning's ``report`` with the table of the chip's events, or the reason why there is none."""
+def summarize_profile(namespace: Namespace, original: Original, self: Any) -> str:
+    """Return Lightning's report with the table of the chip's events, or the reason why there is none."""
+    profile = self.profiler  # the original drops it
+    report: str = original(self)
     chip = loaded()
     if chip is None or not isinstance(profile, _TracedProfileMixin):
         return report
     claim = chip.capabilities.profiler
     activity = None if claim.denied else chip.acceleration.profiler_activity()
-    if activity is not None and activity not in profiler._profiler_kwargs["activities"]:
+    if activity is not None and activity not in self._profiler_kwargs["activities"]:
         return report  # the user named the activities, without the chip's
     if claim.denied:
         said = f"none: {chip.name!r} cannot be profiled: {claim.reason}"
     elif profile.traces:
-        said = show(profile.traces, profiler._row_limit)
+        said = show(profile.traces, self._row_limit)
     elif profile.problems:
         said = "none could be read"
     else:
@@ -70,17 +85,15 @@ def add_device_events(profiler: Any, profile: Any, report: str) -> str:
             "none: the run ended before the first step that the schedule records. Fix: lower wait= and warmup= of the"
             " schedule, or run more steps"
         )
-    block = profiler._stats_to_str({f"device events of {chip.name}": "\n".join([said, *profile.problems])})
+    block = self._stats_to_str({f"device events of {chip.name}": "\n".join([said, *profile.problems])})
     return f"{report}{os.linesep}{block.partition(os.linesep)[2]}" if report else block
 
 
-def settle_profiler(namespace: Namespace, trainer: Any, profiler: Any) -> Any:
-    """Convert a vendor's name for the profiler to that of ``namespace``.
-
-    Raises :class:`UnsupportedError` if the Trainer does not run on that vendor's chip.
-    """
+def init_profiler(namespace: Namespace, original: Original, trainer: Any, profiler: Any) -> None:
+    """Convert a vendor's name for the profiler. Raises :class:`UnsupportedError` on another chip than that vendor's."""
     if not isinstance(profiler, ProfilerName) or not profiler.backend_name:
-        return profiler
+        original(trainer, profiler)
+        return
     found = getattr(trainer.accelerator, "backend_name", type(trainer.accelerator).__name__)
     if found != profiler.backend_name:
         raise UnsupportedError(
@@ -88,7 +101,7 @@ def settle_profiler(namespace: Namespace, trainer: Any, profiler: Any) -> Any:
             " profiler='pytorch'",
             capability="profiler",
         )
-    return profiler.settle(namespace)
+    original(trainer, profiler.settle(namespace))
 
 
 class _TracedProfileMixin:

@@ -226,9 +226,8 @@ class _ChipMixin(_SavedStateMixin):
         """Set up a Fabric's ``module``, and let the bridge know of its evaluation steps."""
         reject_module(self.backend, module, self.root_device)  # also tensors that were not moved before
         settle(module, None)
-        if isinstance(
-            getattr(module, "_orig_mod", None), torch.nn.Module
-        ):  # the user keeps the compiled one in the wrapper
+        original = getattr(module, "_orig_mod", None)
+        if isinstance(original, torch.nn.Module):  # the user keeps the compiled one in the wrapper
             reject_compiler(self.backend, getattr(module, "_compile_kwargs", None) or {})  # noted by Lightning
         module = super().setup_module(module)
         if type(self.backend.bridge).after_evaluation is not Bridge.after_evaluation:

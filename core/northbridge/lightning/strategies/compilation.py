@@ -7,6 +7,7 @@ keeps the user's compiled model, so there a backend can only be rejected.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ import torch
 from northbridge.backend import Backend
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.accelerators.accelerator import held
+from northbridge.lightning.namespaces import Namespace
 
 ASKED = "northbridge_compile_arguments"
 """Key of the user's arguments to ``torch.compile`` in a LightningModule's compiler context."""
@@ -21,16 +23,18 @@ ASKED = "northbridge_compile_arguments"
 _DEFAULT = "inductor"
 
 
-def choose_compiler(module: torch.nn.Module, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return ``arguments`` for a Fabric's second compilation of ``module``, with the chip's backend.
+def choose_compiler(
+    namespace: Namespace, original: Callable[..., Any], module: torch.nn.Module, compile_kwargs: dict[str, Any]
+) -> Any:
+    """Let a Fabric's second compilation of ``module`` use the chip's backend.
 
     Raises :class:`UnsupportedError` for a backend that the chip lacks.
     """
     kinds = {each.device.type for each in module.parameters()}
     for backend in held().values():
         if backend.device.type in kinds:
-            arguments = with_compiler(backend, arguments)
-    return arguments
+            compile_kwargs = with_compiler(backend, compile_kwargs)
+    return original(module, compile_kwargs)
 
 
 def with_compiler(backend: Backend, arguments: dict[str, Any]) -> dict[str, Any]:

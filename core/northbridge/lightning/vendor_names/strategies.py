@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any, ClassVar
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
@@ -122,10 +123,7 @@ class DDPStrategyName(_ParallelStrategyName):
 
     @classmethod
     def passed_on(cls) -> Collection[str]:
-        return (
-            *super().passed_on(),
-            *arguments_of(torch.nn.parallel.DistributedDataParallel, "device_ids", "output_device"),
-        )
+        return (*super().passed_on(), *arguments_of(DistributedDataParallel, "device_ids", "output_device"))
 
 
 class FSDPStrategyName(_ParallelStrategyName):
