@@ -58,11 +58,7 @@ def shard_blocks(module: torch.nn.Module, **arguments: Any) -> torch.nn.Module:
 
 
 def repeated_blocks(module: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return the outermost repeated blocks of ``module``.
-
-    A block is an entry of a ``ModuleList`` or ``Sequential`` that has submodules, and at least one neighbour of its
-    class.
-    """
+    """Return the outermost repeated blocks of ``module``, as :func:`compile_blocks` defines them."""
     found: list[torch.nn.Module] = []
     children = list(module.children())
     if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)):

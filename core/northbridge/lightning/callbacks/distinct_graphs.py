@@ -65,7 +65,6 @@ class DistinctGraphs:
                 self._handles.append(module.register_forward_pre_hook(note, with_kwargs=True))
 
     def detach(self) -> None:
-        """End the recording."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()

@@ -72,7 +72,8 @@ def _assert_agreement(strategy: Any, module: torch.nn.Module, step: int, agreed_
     if len({count for _, count in camps}) == 1:
         rows = _gather(strategy, list(digests.values()))
         differing = [name for number, name in enumerate(digests) if len({row[number] for row in rows}) > 1]
-        where = "in " + _listed([repr(name) for name in differing])
+        more = len(differing) - _NAMED
+        where = f"in {', '.join(map(repr, differing[:_NAMED]))}" + (f" and {more} more" if more > 0 else "")
     else:
         counts = [f"{count} on rank {rank}" for rank, (_, count) in enumerate(facts)]
         where = f"in the number of its parameters: {', '.join(counts)}"
@@ -80,15 +81,13 @@ def _assert_agreement(strategy: Any, module: torch.nn.Module, step: int, agreed_
 
 
 def _message(others: list[int], majority: list[int], where: str, step: int, agreed_at: int | None) -> str:
-    ranks = f"{'rank' if len(others) == 1 else 'ranks'} {_counted(others)}"
-    against = f"{'rank' if len(majority) == 1 else 'ranks'} {_counted(majority)}"
     differ = "differs" if len(others) == 1 else "differ"
     doubt = "" if len(majority) > len(others) else " (a tie: either may be wrong)"
     before = "this was the first check" if agreed_at is None else f"equal at step {agreed_at}"
     return (
-        f"the ranks' weights differ at step {step} ({before}): {ranks} {differ} from {against}{doubt} {where}. Fix:"
-        " find what a rank does alone, such as a step behind `if trainer.is_global_zero`, or suspect the card; then"
-        " resume from an earlier checkpoint"
+        f"the ranks' weights differ at step {step} ({before}): {_counted(others)} {differ} from"
+        f" {_counted(majority)}{doubt} {where}. Fix: find what a rank does alone, such as a step behind"
+        " `if trainer.is_global_zero`, or suspect the card; then resume from an earlier checkpoint"
     )
 
 
@@ -122,9 +121,5 @@ def _gather(strategy: Any, numbers: list[int]) -> list[list[int]]:
 
 
 def _counted(ranks: list[int]) -> str:
-    return " and ".join(filter(None, [", ".join(map(str, ranks[:-1])), str(ranks[-1])]))
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    numbers = " and ".join(filter(None, [", ".join(map(str, ranks[:-1])), str(ranks[-1])]))
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {numbers}"

@@ -15,7 +15,6 @@ from northbridge.lightning.plugins.precision import (
     FLOAT8,
     OF_FSDP,
     mixed_precision,
-    mixed_precision_line,
     reject_plugin,
     reject_precision,
 )
@@ -139,7 +138,10 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
         return None  # Lightning rejects it: its gradient scaler does not support sharded gradients
     plugin = mixed_precision(namespace, backend, precision)
     if plugin is not None:
-        namespace.fabric_module("utilities.rank_zero").rank_zero_info(mixed_precision_line(namespace, precision))
+        # The line that Lightning logs when it chooses it.
+        words = {"bf16-mixed": "bfloat16", "16-mixed": "16bit" if namespace.is_trainer else "16-bit"}
+        line = f"Using {words[precision]} Automatic Mixed Precision (AMP)"
+        namespace.fabric_module("utilities.rank_zero").rank_zero_info(line)
     return plugin
 
 

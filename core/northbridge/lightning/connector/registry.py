@@ -1,16 +1,8 @@
 """The names under which a namespace offers the backends: ``accelerator="acme"``, ``strategy="ddp_acme"``, aliases.
 
 A plugin has further entry points, read without importing it: further names of strategies, and the packages that the
-backend replaces if they are installed too. An entry belongs to the backend whose plugin is the module of the entry::
-
-    [project.entry-points."northbridge.backends"]
-    acme = "northbridge_acme"
-
-    [project.entry-points."northbridge.strategies"]  # Trainer(strategy="acme_ddp")
-    acme_ddp = "northbridge_acme:AcmeDDPStrategy"
-
-    [project.entry-points."northbridge.succeeds"]  # an archived package, which registers "acme" too
-    lightning_acme = "northbridge_acme"
+backend replaces if they are installed too. An entry belongs to the backend whose plugin is the module of the entry. An
+example stands in ``docs/backend-interfaces.md``.
 """
 
 from __future__ import annotations

@@ -165,7 +165,6 @@ class PaddingCollate:
         self.dim = dim
 
     def __call__(self, samples: Sequence[Any]) -> Any:
-        """Return the batch of these samples."""
         return self._collate(samples, self.value)
 
     def _collate(self, samples: Sequence[Any], value: Values) -> Any:

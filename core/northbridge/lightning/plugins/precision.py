@@ -134,12 +134,6 @@ def precision_plugin(namespace: Namespace, backend: Backend, precision: str) -> 
     return mixed_precision(namespace, backend, precision) or plugins.HalfPrecision(precision)
 
 
-def mixed_precision_line(namespace: Namespace, precision: str) -> str:
-    """Return the line that Lightning logs when it chooses a mixed ``precision``."""
-    words = {"bf16-mixed": "bfloat16", "16-mixed": "16bit" if namespace.is_trainer else "16-bit"}
-    return f"Using {words[precision]} Automatic Mixed Precision (AMP)"
-
-
 OF_FSDP = ("32-true", "16-mixed", "16-true", "bf16-mixed", "bf16-true")
 """The precisions that Lightning has for FSDP."""
 

@@ -38,12 +38,10 @@ class _DDPMixin(_ParallelMixin):
         self._ddp_kwargs = {**self.backend.collective.ddp_options(), **self._ddp_kwargs}
 
     def determine_ddp_device_ids(self) -> None:
-        """Return None, as the device ids of a Trainer's DDP on any chip."""
-        return self._determine_ddp_device_ids()
+        """Return None: with device ids, Lightning enters a CUDA stream. A module on one device does not need them."""
+        return
 
-    def _determine_ddp_device_ids(self) -> None:
-        # With device ids, Lightning enters a CUDA stream. A module on one device does not need them.
-        return None
+    _determine_ddp_device_ids = determine_ddp_device_ids  # a Fabric's name for it
 
     # Lightning wraps a module in DDP here, which makes the first broadcast: for the Trainer and for a Fabric.
 

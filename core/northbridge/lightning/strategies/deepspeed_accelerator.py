@@ -28,7 +28,6 @@ class Determinism:
 
     @classmethod
     def read(cls) -> Determinism:
-        """Return the settings of this process."""
         memory: Any = import_module("torch.utils.deterministic")
         algorithms = torch.are_deterministic_algorithms_enabled()
         return cls(
@@ -36,7 +35,6 @@ class Determinism:
         )
 
     def apply(self) -> None:
-        """Set them in this process."""
         memory: Any = import_module("torch.utils.deterministic")
         torch.use_deterministic_algorithms(self.algorithms, warn_only=self.warn_only)
         memory.fill_uninitialized_memory = self.fills_memory

@@ -1,11 +1,7 @@
 """Vendors' class names, such as ``AcmeAccelerator``, for classes that Northbridge has once for all chips.
 
-A backend derives its names from the classes here and names its backend::
-
-    class AcmeDDPStrategy(northbridge.DDPStrategyName, backend="acme"):
-        "Train on several of Acme's cards."
-
-An object of it does not belong to a namespace of Lightning. It keeps its arguments until a Trainer or a Fabric gets it.
+A backend derives its names from the classes here and names its backend, as ``docs/backend-interfaces.md`` shows. An
+object of a name belongs to no namespace of Lightning. It keeps its arguments until a Trainer or a Fabric gets it.
 Then it becomes that namespace's own accelerator, strategy or plugin, in place: a reference to it stays valid.
 From then on ``isinstance(trainer.strategy, AcmeDDPStrategy)`` is true, even if the user wrote ``strategy="ddp"``.
 
