@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from northbridge.graphs.capture import GraphWarning as GraphWarning
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
     from northbridge.lightning.blocks import compile_blocks as compile_blocks, shard_blocks as shard_blocks
-    from northbridge.lightning.data.buckets import (
+    from northbridge.lightning.buckets import (
         BucketBatchSampler as BucketBatchSampler,
         PaddingCollate as PaddingCollate,
         power_of_two_boundaries as power_of_two_boundaries,

@@ -11,8 +11,7 @@ from northbridge.lightning.accelerators.accelerator import _AcceleratorMixin
 from northbridge.lightning.callbacks.captured_step import _CapturedStepMixin
 from northbridge.lightning.callbacks.recompilation import _RecompilationMonitorMixin
 from northbridge.lightning.callbacks.weights_agreement import _WeightsAgreementMixin
-from northbridge.lightning.launchers.multiprocessing import _MultiProcessingLauncherMixin
-from northbridge.lightning.launchers.subprocess_script import _SubprocessScriptLauncherMixin
+from northbridge.lightning.launchers import _MultiProcessingLauncherMixin, _SubprocessScriptLauncherMixin
 from northbridge.lightning.namespaces import Classes, Namespace
 from northbridge.lightning.plugins.checkpoint_io import _CheckpointIOMixin
 from northbridge.lightning.plugins.float8 import Float8Precision

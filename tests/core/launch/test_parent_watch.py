@@ -59,9 +59,9 @@ if "LOCAL_RANK" not in os.environ:
     if sys.argv[2] == "fails":
         raise SystemError("rank 0 has given up")
     if sys.argv[2] == "another rank fails":
-        from northbridge.lightning.launchers import subprocess_script
-        subprocess_script.end_as_ranks_end()
-        subprocess_script.note_scripts(SimpleNamespace(procs=[subprocess.Popen([sys.executable, "-c", "exit(3)"])]), 1)
+        from northbridge.lightning import launchers
+        launchers.end_as_ranks_end()
+        launchers.note_scripts(SimpleNamespace(procs=[subprocess.Popen([sys.executable, "-c", "exit(3)"])]), 1)
 else:
     with socket.socket(fileno=int(os.environ["SOCKET"])) as launcher:
         launcher.send(b"!")

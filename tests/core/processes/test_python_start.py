@@ -42,7 +42,7 @@ from pathlib import Path
 import lightning.pytorch, ninja, pytest, rich.console
 import northbridge, northbridge.processes.question, northbridge.discovery.simulated
 from northbridge_conformance.tests.lightning import checkpoints
-from northbridge.lightning.launchers.multiprocessing import _noticing_lost_results
+from northbridge.lightning.launchers import _noticing_lost_results
 from northbridge_conformance.runs import processes, question as questions
 import northbridge.processes.child, northbridge_cpu_sim.build.extension, northbridge_cpu_sim.build.compile
 from northbridge_conformance.run import RunResult
@@ -138,7 +138,7 @@ PLACES = {
     "core/northbridge/processes/environment.py: python_command": "inquiry",
     "core/northbridge/processes/question.py: _ask_child": "inquiry",  # it names the Python in an error
     "core/northbridge/discovery/simulated.py: stand_in_for_tool": "vendor_tool",
-    "core/northbridge/lightning/launchers/multiprocessing.py: _noticing_lost_results": "context",
+    "core/northbridge/lightning/launchers.py: _noticing_lost_results": "context",
     f"{CONFORMANCE}/runs/processes.py: start_afresh": "start",
     f"{CONFORMANCE}/tests/lightning/checkpoints.py: _opener": "opened",
     "backends/cpu_sim/northbridge_cpu_sim/build/compile.py: _run": "compiled",

@@ -16,7 +16,7 @@ from northbridge.launch.mpiexec import find_address
 from northbridge.launch.parent_watch import end_with_launcher
 from northbridge.launch.process_group import leave_at_the_end, note_failure
 from northbridge.lightning.accelerators.accelerator import LARGEST_SEED, seed_of_environment
-from northbridge.lightning.launchers.subprocess_script import end_as_ranks_end, name_dead_ranks
+from northbridge.lightning.launchers import end_as_ranks_end, name_dead_ranks
 from northbridge.lightning.plugins.layer_sync import restore, synchronize
 from northbridge.lightning.strategies.chip import _ChipMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_unsupported

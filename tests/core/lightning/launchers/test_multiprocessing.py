@@ -22,10 +22,10 @@ from tests.core.lightning.conftest import Build
 
 from northbridge.discovery import declared
 from northbridge.errors import ArgumentsError, UnsupportedError
+from northbridge.lightning import launchers
 from northbridge.lightning.accelerators import accelerator
 from northbridge.lightning.accelerators.accelerator import hold
 from northbridge.lightning.classes import classes
-from northbridge.lightning.launchers import multiprocessing
 from northbridge.lightning.namespaces import Namespace
 
 Work = Callable[[BaseException], None]
@@ -85,7 +85,7 @@ def test_a_rank_is_watched_while_it_works(work: Work, monkeypatch: pytest.Monkey
         yield
         seen.append("ends")
 
-    monkeypatch.setattr(multiprocessing, "end_with_parent", watch)
+    monkeypatch.setattr(launchers, "end_with_parent", watch)
     with pytest.raises(ValueError, match="mine"):
         work(ValueError("mine"))
 
@@ -110,7 +110,7 @@ def test_a_rank_that_is_interrupted_is_not_a_success_either(work: Work) -> None:
 def test_lost_results_are_not_waited_for() -> None:
     """A rank that calls ``os._exit(0)`` sends none, and torch counts it as success."""
     context: Any = get_context("fork")
-    with multiprocessing._noticing_lost_results("fork"), ThreadPoolExecutor(1) as another_thread:
+    with launchers._noticing_lost_results("fork"), ThreadPoolExecutor(1) as another_thread:
         others = another_thread.submit(context.SimpleQueue).result()
         results, users = context.SimpleQueue(), context.SimpleQueue()
 
@@ -202,7 +202,7 @@ def test_lone_rank_of_a_job_announces_nothing(
 def sibling(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
     """A rank beside this one, which has failed and takes its time to end."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.5)"]) as process:
-        monkeypatch.setattr(multiprocessing, "_siblings", lambda: [process.pid])
+        monkeypatch.setattr(launchers, "_siblings", lambda: [process.pid])
         yield process
         process.kill()
 
@@ -223,7 +223,7 @@ def test_a_rank_with_an_error_of_its_own_waits_for_nobody(work: Work, sibling: s
 
 
 def test_no_rank_waits_long(work: Work, sibling: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multiprocessing, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(launchers, "PATIENCE_SECONDS", 0.1)
 
     with pytest.raises(RuntimeError, match="lost"):
         work(RuntimeError("rank 1 was lost"))

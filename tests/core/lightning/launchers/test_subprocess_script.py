@@ -19,8 +19,7 @@ from tests.scripts import run_python
 from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException
 
 from northbridge.errors import CollectiveError
-from northbridge.lightning.launchers.multiprocessing import name_killed_ranks
-from northbridge.lightning.launchers.subprocess_script import name_dead_ranks
+from northbridge.lightning.launchers import name_dead_ranks, name_killed_ranks
 from northbridge.lightning.strategies import parallel
 
 Start = Callable[[str], "subprocess.Popen[bytes]"]
@@ -140,12 +139,12 @@ TRAINED = """
 import subprocess, sys
 from types import SimpleNamespace
 from northbridge.launch.process_group import note_failure
-from northbridge.lightning.launchers import subprocess_script
+from northbridge.lightning import launchers
 
-subprocess_script.END_SECONDS = 0.5 if sys.argv[1] == "leaves" else 30.0
-subprocess_script.end_as_ranks_end()
+launchers.END_SECONDS = 0.5 if sys.argv[1] == "leaves" else 30.0
+launchers.end_as_ranks_end()
 procs = [subprocess.Popen([sys.executable, "-c", code]) for code in sys.argv[2:]]
-subprocess_script.note_scripts(SimpleNamespace(procs=procs), 0)
+launchers.note_scripts(SimpleNamespace(procs=procs), 0)
 print([each.pid for each in procs])
 if sys.argv[1] == "caught":
     note_failure()

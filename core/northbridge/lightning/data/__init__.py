@@ -1,1 +1,0 @@
-"""Samplers and collate functions that keep the shapes of batches few."""

@@ -1,1 +1,0 @@
-"""Lightning's launchers, for a chip's ranks."""
