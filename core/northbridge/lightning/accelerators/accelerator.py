@@ -285,13 +285,6 @@ def held() -> dict[str, Backend]:
     return dict(_held) if _holder == os.getpid() else {}
 
 
-_NO_THREAD = "device_ready_queues_"
-"""Text of autograd's error if it has no thread for a device."""
-
-_NO_ACCELERATOR = "Cannot access accelerator device"
-"""Text of torch's error if it has cached that there is no accelerator."""
-
-
 def assert_autograd_serves(backend: Backend, index: int) -> None:
     """Raise :class:`SoftwareLoadError` unless gradients can be computed on the device ``index``, which is held.
 
@@ -315,9 +308,9 @@ def assert_autograd_serves(backend: Backend, index: int) -> None:
 def _explain(said: str, name: str, device: torch.device) -> str | None:
     """Return the reason why autograd does not serve ``device``; None for the chip's own errors."""
     first = f"`import northbridge; northbridge.load({name!r})` at the top of the script"
-    if _NO_ACCELERATOR in said:
+    if "Cannot access accelerator device" in said:
         return f"torch was asked for its accelerator before {name!r} was loaded, and keeps its answer. Fix: {first}"
-    if _NO_THREAD not in said:
+    if "device_ready_queues_" not in said:  # in autograd's error if it has no thread for a device
         return None
     if _backward_ran_before():
         return (

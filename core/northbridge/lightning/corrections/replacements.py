@@ -102,16 +102,12 @@ def log_devices(namespace: Namespace, original: Original, trainer: Any) -> None:
     rank_zero: Any = namespace.fabric_module("utilities.rank_zero")
     if not is_ours(trainer.accelerator):
         original(trainer)
-    elif rank_zero.rank_zero_only.rank == 0:  # it runs the vendor's tools
-        rank_zero.rank_zero_info(_device_line(trainer))
-
-
-def _device_line(trainer: Any) -> str:
-    backend, devices = trainer.accelerator.backend, trainer.device_ids
-    simulated = " (simulated)" if backend.capabilities.simulated else ""
-    cards = on_cards(counted_cards(backend, devices, total=detect(backend)))
-    used = f"{len(devices)} device{'s' if len(devices) != 1 else ''}{cards}"
-    return f"{backend.name} available: True{simulated}, using: {used}"
+    elif rank_zero.rank_zero_only.rank == 0:
+        backend, devices = trainer.accelerator.backend, trainer.device_ids
+        simulated = " (simulated)" if backend.capabilities.simulated else ""
+        cards = on_cards(counted_cards(backend, devices, total=detect(backend)))  # it runs the vendor's tools
+        used = f"{len(devices)} device{'s' if len(devices) != 1 else ''}{cards}"
+        rank_zero.rank_zero_info(f"{backend.name} available: True{simulated}, using: {used}")
 
 
 # SIGTERM ends a training. If SLURM requeues a job, another signal comes some time before. At that signal Lightning
@@ -229,17 +225,13 @@ def resume_loaders(namespace: Namespace, original: Original, self: Any) -> None:
     original(self)
     if not is_ours(self.trainer.accelerator):
         return
-    epoch = _epoch_to_come(self)
+    # Lightning writes the checkpoint of an epoch's last step before it counts the epoch, and corrects that later.
+    progress = self.epoch_progress.current
+    is_behind = self.epoch_loop.batch_progress.is_last_batch and progress.processed < progress.started
+    epoch = int(progress.processed + is_behind)
     for loader in self._combined_loader.flattened if epoch > 0 else ():
         namespace.fabric_module("utilities.data")._set_sampler_epoch(loader, epoch)
     self.trainer.strategy.restore_random_states()
-
-
-def _epoch_to_come(fit_loop: Any) -> int:
-    # Lightning writes the checkpoint of an epoch's last step before it counts the epoch, and corrects that later.
-    progress = fit_loop.epoch_progress.current
-    is_behind = fit_loop.epoch_loop.batch_progress.is_last_batch and progress.processed < progress.started
-    return int(progress.processed + is_behind)
 
 
 def keep_compile_arguments(namespace: Namespace, original: Original, model: Any) -> Any:

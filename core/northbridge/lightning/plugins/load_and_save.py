@@ -121,11 +121,8 @@ def _copy(name: str) -> ModuleType:
 
 def _is_replaced(module: ModuleType) -> bool:
     own = vars(_copy(module.__name__))
-    return any(_differ(getattr(module, name, None), value) for name, value in own.items() if callable(value))
-
-
-def _differ(one: object, other: object) -> bool:
-    return one is not other and _code(one) != _code(other)
+    pairs = ((getattr(module, name, None), value) for name, value in own.items() if callable(value))
+    return any(found is not value and _code(found) != _code(value) for found, value in pairs)
 
 
 def _code(value: object) -> object:

@@ -45,7 +45,13 @@ def with_compiler(backend: Backend, arguments: dict[str, Any]) -> dict[str, Any]
     named = backend.bridge.compile_backend
     # Modes and options belong to torch's own backend.
     if named is not None and not {"backend", "mode", "options"} & arguments.keys():
-        _reject_absent(backend, named)
+        if not _is_registered(named):
+            known = ", ".join(torch.compiler.list_backends())
+            raise UnsupportedError(
+                f"{backend.name!r} compiles with {named!r}, which torch does not have; found {known}. Fix:"
+                f" {_instead(backend)}",
+                capability="compile",
+            )
         arguments = {**arguments, "backend": named}
     reject_compiler(backend, arguments)
     return arguments
@@ -83,16 +89,6 @@ def _reject_options(backend: Backend, arguments: dict[str, Any]) -> None:
                 f"{named!r} of {backend.name!r} has no option {option!r}; {meant} Fix: correct options=",
                 capability="compile",
             )
-
-
-def _reject_absent(backend: Backend, named: str) -> None:
-    if not _is_registered(named):
-        known = ", ".join(torch.compiler.list_backends())
-        raise UnsupportedError(
-            f"{backend.name!r} compiles with {named!r}, which torch does not have; found {known}. Fix:"
-            f" {_instead(backend)}",
-            capability="compile",
-        )
 
 
 def _instead(backend: Backend) -> str:

@@ -11,7 +11,7 @@ import torch
 
 from northbridge.errors import CollectiveError
 from northbridge.lightning.strategies.optimizers import follow
-from northbridge.lightning.strategies.sharded import _FabricShardedMixin, _ShardedMixin, _TrainerShardedMixin
+from northbridge.lightning.strategies.sharded import _FabricShardedMixin, _ShardedMixin, _TrainerShardsMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_module, reject_unsupported
 
 _ONE_NODE_EACH = ("HYBRID_SHARD", "_HYBRID_SHARD_ZERO2")
@@ -84,7 +84,7 @@ def _has_shards(path: Any) -> bool:
     return (Path(path) / "meta.pt").is_file()
 
 
-class _TrainerFSDPMixin(_TrainerShardedMixin, _FSDPMixin):
+class _TrainerFSDPMixin(_TrainerShardsMixin, _FSDPMixin):
     """Trains a Trainer's model with torch's first FSDP."""
 
     def setup_environment(self) -> None:

@@ -3,9 +3,8 @@
 A module keeps its parameters in ``to()`` if torch can put the chip's memory behind them. If it cannot, an optimizer
 would step parameters that the model no longer uses, and shared weights would become two.
 
-A vendor's fused class may count its steps once for each group of parameters, where torch counts them for each
-parameter. A state that goes from one to the other without its count begins its bias correction anew, and torch raises
-no error. So each saved state has both counts, and a count that is missing is derived from the other one.
+A vendor's fused class may count its steps for each group of parameters, where torch counts them for each parameter.
+Without its count a state begins its bias correction anew, and torch raises no error. So each saved state has both.
 """
 
 from __future__ import annotations

@@ -77,10 +77,6 @@ class _TrainerShardsMixin(_TrainerMixin):
         return checkpoint
 
 
-class _TrainerShardedMixin(_TrainerShardsMixin, _ShardedMixin):
-    """Trains a Trainer's model that is sharded over several devices."""
-
-
 class _FabricShardedMixin(_FabricMixin, _ShardedMixin):
     """Saves and restores a Fabric's model that is sharded over several devices."""
 
@@ -189,7 +185,7 @@ class _ModelParallelMixin(_ShardedMixin):
                 )
 
 
-class _TrainerModelParallelMixin(_TrainerShardedMixin, _ModelParallelMixin):
+class _TrainerModelParallelMixin(_TrainerShardsMixin, _ModelParallelMixin):
     """Trains a Trainer's model that is sharded over several devices, one process each."""
 
     def setup(self, trainer: Any) -> None:
