@@ -9,6 +9,7 @@ from northbridge.bridge import Bridge
 from northbridge.capabilities import Capabilities
 from northbridge.collective import Collective
 from northbridge.device import Device
+from northbridge.errors import UnsupportedError
 
 API_VERSION = 1
 """Version of the plugin API. It grows when a plugin written for the previous version would break."""
@@ -55,3 +56,10 @@ class Backend:
     def present_capabilities(self) -> Capabilities:
         """Return the claims, corrected by the device for this machine's cards. Call it after loading."""
         return self.device.capabilities(self.capabilities)
+
+
+def reject_denied(backend: Backend, claim: str, what: str, instead: str) -> None:
+    """Raise :class:`UnsupportedError`, which gives the reason for ``what``, if the chip denies ``claim``."""
+    found = backend.present_capabilities().claims()[claim]
+    if found.denied:
+        raise UnsupportedError(f"{what}: {found.reason}. Fix: {instead}", capability=claim)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from northbridge.backend import Backend
+from northbridge.backend import Backend, reject_denied
 from northbridge.discovery.current import loaded, seed_chip
 from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load, reject_missing_software
@@ -27,7 +27,6 @@ from northbridge.errors import (
 )
 from northbridge.lightning.accelerators.device_indices import parse_devices
 from northbridge.lightning.namespaces import _NamespaceMixin
-from northbridge.lightning.strategies.unsupported import reject_denied
 from northbridge.process_record import logger, note
 
 _handed_on: ContextVar[tuple[Backend, int] | None] = ContextVar("the backend of the connector", default=None)

@@ -11,12 +11,11 @@ from typing import Any
 
 import torch
 
-from northbridge.backend import Backend
+from northbridge.backend import Backend, reject_denied
 from northbridge.errors import ArgumentsError
 from northbridge.lightning.accelerators.accelerator import is_ours
 from northbridge.lightning.callbacks import distinct_graphs
 from northbridge.lightning.callbacks.distinct_graphs import BATCH, DistinctGraphs, SeenGraph
-from northbridge.lightning.strategies.unsupported import reject_denied
 
 _LEAST_NEW = 4
 _SHARE_NEW = 0.25

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from northbridge.backend import Backend
+from northbridge.backend import Backend, reject_denied
 from northbridge.device import is_renamed
 from northbridge.discovery.current import loaded
 from northbridge.discovery.installed import LIGHTNING_NAMES, names
@@ -25,7 +25,7 @@ from northbridge.lightning.connector.registry import Alias, claim_name, drives_a
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.precision import reject_precision
 from northbridge.lightning.strategies.deepspeed_accelerator import reject_missing
-from northbridge.lightning.strategies.unsupported import ONE_PROCESS, reject_denied
+from northbridge.lightning.strategies.unsupported import ONE_PROCESS
 from northbridge.lightning.strategies.user_classes import derive
 
 _UNSUPPORTED = {

@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from northbridge.backend import Backend
+from northbridge.backend import Backend, reject_denied
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.float8.engine import Float8Engine, choose_engine
 from northbridge.lightning.namespaces import Classes, Namespace
-from northbridge.lightning.strategies.unsupported import reject_denied
 
 Skip = Sequence[str] | Callable[[str, "torch.nn.Module"], bool]
 """Layers that stay as they are: names or patterns of names, or a function of a name and its layer."""

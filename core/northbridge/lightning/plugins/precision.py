@@ -10,11 +10,10 @@ from typing import Any
 import torch
 
 from northbridge.acceleration import Acceleration
-from northbridge.backend import Backend
+from northbridge.backend import Backend, reject_denied
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.float8 import reject_float8
-from northbridge.lightning.strategies.unsupported import reject_denied
 
 _NEEDS = {
     "16-mixed": "float16",

@@ -8,12 +8,11 @@ from typing import Any
 
 import torch.distributed
 
-from northbridge.backend import Backend
+from northbridge.backend import Backend, reject_denied
 from northbridge.errors import CollectiveError
 from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.unsupported import (
     OF_SEVERAL_RANKS,
-    reject_denied,
     reject_to_add_sparse_gradients,
     tensors_of,
 )

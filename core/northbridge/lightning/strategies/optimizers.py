@@ -18,9 +18,8 @@ import torch
 from torch.optim import Optimizer
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from northbridge.backend import Backend
+from northbridge.backend import Backend, reject_denied
 from northbridge.errors import CheckpointError, UnsupportedError, WrongDeviceError
-from northbridge.lightning.strategies.unsupported import reject_denied
 
 State = dict[str, Any]
 

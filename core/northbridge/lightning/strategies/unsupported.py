@@ -11,7 +11,7 @@ import torch
 from torch.nn.modules.conv import _ConvNd  # pyright: ignore[reportPrivateUsage]  # base of all convolutions
 from torch.nn.parallel.scatter_gather import scatter
 
-from northbridge.backend import Backend
+from northbridge.backend import Backend, reject_denied
 from northbridge.discovery.declared import get
 from northbridge.discovery.torch_changes import has_kernel, has_nested_tensors
 from northbridge.errors import UnsupportedError
@@ -47,13 +47,6 @@ def reject_unsupported(backend: Backend, *claims: str) -> None:
     for name in claims:
         asked, instead = TRAINING_CLAIMS[name]
         reject_denied(backend, name, f"{backend.name!r} does not support {asked}", instead)
-
-
-def reject_denied(backend: Backend, claim: str, what: str, instead: str) -> None:
-    """Raise :class:`UnsupportedError`, which gives the reason for ``what``, if the chip denies ``claim``."""
-    found = backend.present_capabilities().claims()[claim]
-    if found.denied:
-        raise UnsupportedError(f"{what}: {found.reason}. Fix: {instead}", capability=claim)
 
 
 def reject_inference_mode(backend: str, _module: object, _inputs: object) -> None:
