@@ -81,7 +81,8 @@ def _read_homes() -> dict[str, str]:
 
 
 def _read_source(module: str) -> str:
-    source: bytes = globals()["__loader__"].get_data(__file__.replace("__init__", module))  # also from a zip file
+    file = __file__.removesuffix("__init__.py") + f"{module}.py"
+    source: bytes = globals()["__loader__"].get_data(file)  # also from a zip file
     return source.decode()
 
 

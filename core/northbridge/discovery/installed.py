@@ -104,12 +104,12 @@ _Places = tuple[tuple[int, ...], ...]
 
 
 def _places() -> _Places:
-    """Return what differs once a distribution is added to a place of the import path, or removed."""
-    found = []
+    """Return what differs once a distribution is added to a place of the import path or removed, or a finder is."""
+    found: list[tuple[int, ...]] = [tuple(map(id, sys.meta_path))]
     for place in sys.path:
         try:
             status = os.stat(place or os.curdir)
-        except (OSError, TypeError):  # Python skips names that cannot be folders
+        except (OSError, TypeError, ValueError):  # Python skips names that cannot be folders
             continue
         found.append((status.st_dev, status.st_ino, status.st_mtime_ns))
     return tuple(found)

@@ -46,16 +46,16 @@ class _Numbers:
 class _Loops(OrderedDict[str, Any]):
     """Loops with the states of one checkpoint; a copy made by calling its class, as AsyncCheckpointIO does, has them.
 
-    Each checkpoint has a subclass. It refers to the loops weakly: a class lives until Python's cycle collector runs.
+    Each checkpoint has a subclass. It refers to its loops weakly: a class lives until Python's cycle collector runs.
     """
 
-    latest: ClassVar[list[weakref.ref[_Loops]]]
+    made: ClassVar[list[weakref.ref[_Loops]]]
 
     def __init__(self, loops: Mapping[str, Any], states: list[dict[str, Any]] | None = None) -> None:
         super().__init__(loops)
-        copied = self.latest[0]() if self.latest else None
-        setattr(self, KEY, getattr(copied, KEY, None) if states is None else states)
-        self.latest[:] = [weakref.ref(self)]
+        living = (each for each in (made() for made in self.made) if each is not None)
+        setattr(self, KEY, getattr(next(living, None), KEY, None) if states is None else states)
+        self.made.append(weakref.ref(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OrderedDict, (), {KEY: getattr(self, KEY)}, None, iter(self.items())
@@ -96,7 +96,7 @@ def seeded_with_torch() -> Iterator[None]:
 
 def add(checkpoint: dict[str, Any], states: list[dict[str, Any]]) -> dict[str, Any]:
     """Return ``checkpoint`` with the random states of every rank."""
-    loops = type(_Loops.__name__, (_Loops,), {"latest": []})
+    loops = type(_Loops.__name__, (_Loops,), {"made": []})
     return {**checkpoint, _LOOPS: loops(checkpoint.get(_LOOPS, {}), states)}
 
 

@@ -239,6 +239,17 @@ def test_the_states_are_in_what_is_written_by_a_thread(namespace: Namespace, bui
     assert len(saved_states(tmp_path / "last.ckpt")) == 1
 
 
+def test_each_copy_has_the_states_though_another_has_gone() -> None:
+    """A checkpoint plugin of the user's may copy the loops, as AsyncCheckpointIO does after it."""
+    states: list[dict[str, Any]] = [{"torch": torch.zeros(3)}]
+    loops = random_states.add({"loops": {"fit_loop": {}}}, states)["loops"]
+    first = type(loops)(loops)
+    assert of_checkpoint({"loops": first}) == states
+    del first
+
+    assert of_checkpoint({"loops": type(loops)(loops)}) == states
+
+
 def test_a_checkpoint_has_no_other_keys_than_lightnings_own(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     fitted(namespace, build).save_checkpoint(tmp_path / "ours.ckpt")
     stock = build(accelerator="cpu", max_epochs=1, limit_train_batches=2, limit_val_batches=0)
