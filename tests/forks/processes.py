@@ -223,7 +223,7 @@ class _Fork:
                 assert timeout is not None
                 raise subprocess.TimeoutExpired(self._program.command, timeout)
             try:
-                (code,) = self._reply.recv()
+                code: int = self._reply.recv()[0]
             except EOFError:
                 raise RuntimeError(
                     f"it is not known how process {self.pid}, {self._program.name}, ended: its parent was killed"

@@ -39,7 +39,8 @@ CHANGE = Change(
     ],
 )
 def test_the_mark_stands_before_the_statement(line: str, before: str) -> None:
-    marked = mark(CODE, [(CODE.splitlines().index(line), 8)])
+    lines: list[str] = CODE.splitlines()
+    marked = mark(CODE, [(lines.index(line), 8)])
     compile(marked, "first.py", "exec")
     added = next(place for place, each in enumerate(marked.splitlines()) if each.endswith(".reach(8)"))
     assert marked.splitlines()[added + 1] == before

@@ -66,9 +66,11 @@ class Process(Protocol):
     @property
     def pid(self) -> int:
         """The process's number, and that of its group."""
+        ...
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code; raises :class:`subprocess.TimeoutExpired`."""
+        ...
 
 
 class Stopped(Exception):
