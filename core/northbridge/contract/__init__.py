@@ -5,18 +5,13 @@ The core refuses to train if a required line of ``contract.toml`` is wrong; ``no
 
 from __future__ import annotations
 
-from northbridge.contract.check import Finding, broken_defaults, check, check_line, cure, reject_broken, version_of
-from northbridge.contract.document import Contract, Symbol, contract_of
-
-__all__ = [
-    "Contract",
-    "Finding",
-    "Symbol",
-    "broken_defaults",
-    "check",
-    "check_line",
-    "contract_of",
-    "cure",
-    "reject_broken",
-    "version_of",
-]
+from northbridge.contract.check import (
+    Finding as Finding,
+    broken_defaults as broken_defaults,
+    check as check,
+    check_line as check_line,
+    cure as cure,
+    reject_broken as reject_broken,
+    version_of as version_of,
+)
+from northbridge.contract.document import Contract as Contract, Symbol as Symbol, contract_of as contract_of

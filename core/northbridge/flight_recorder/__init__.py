@@ -17,8 +17,6 @@ from northbridge.settings import CoreSettings
 if TYPE_CHECKING:
     from northbridge.flight_recorder.recording.recorder import FlightRecorder
 
-__all__ = ["arm", "begin"]
-
 _armed: list[FlightRecorder] = []
 
 

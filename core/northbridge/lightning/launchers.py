@@ -154,7 +154,7 @@ class _MultiProcessingLauncherMixin(_NamespaceMixin):
             # Ctrl-C in this process only would leave the ranks training, and this process waiting for them.
             _end([child for child in active_children() if child not in others])
             name_killed_ranks(error, self._strategy.node_rank * self._strategy.num_processes)
-            if _is_of_pickling(error):
+            if any(each.f_globals.get("__name__") == "multiprocessing.reduction" for each in _innermost(error)):
                 raise ArgumentsError(
                     f"the ranks are spawned, and get what this process pickles, but {error}. Fix: define it at the top"
                     " of a module, leave it out, or run a script with strategy='ddp'"
@@ -220,18 +220,12 @@ def name_killed_ranks(error: BaseException, rank: int) -> None:
     # After another error, torch itself may have killed a rank, if it was still there 30 s after SIGTERM.
     if getattr(error, "signal_name", None) is None:
         return
-    for number, process in enumerate(_processes_behind(error), start=rank):
+    # A Fabric's launcher does not keep them, and torch raises the error in a method of their context.
+    contexts = (frame.f_locals.get("self") for frame in _innermost(error))
+    processes = (each for context in contexts for each in getattr(context, "processes", ()))
+    for number, process in enumerate(processes, start=rank):
         if process.exitcode is not None and process.exitcode < 0 and process.exitcode != -signal.SIGTERM:
             add_note(error, f"rank {number} (process {process.pid}) {describe_exit(process.exitcode)}")
-
-
-def _processes_behind(error: BaseException) -> list[Any]:
-    # A Fabric's launcher does not keep them, and torch raises the error in a method of their context.
-    return [each for frame in _innermost(error) for each in getattr(frame.f_locals.get("self"), "processes", ())]
-
-
-def _is_of_pickling(error: BaseException) -> bool:
-    return any(frame.f_globals.get("__name__") == "multiprocessing.reduction" for frame in _innermost(error))
 
 
 def _innermost(error: BaseException) -> list[FrameType]:

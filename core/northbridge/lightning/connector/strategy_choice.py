@@ -177,7 +177,8 @@ def _settle_layer_sync(namespace: Namespace, connector: Any) -> None:
     ours = classes(namespace)
     flag: Any = connector._strategy_flag
     kind = namespace.strategy_registry[flag]["strategy"] if isinstance(flag, str) else type(flag)
-    sharded = next((each for each in (ours.model_parallel, ours.deepspeed) if _is_kind(kind, each.stock_class)), None)
+    candidates = (ours.model_parallel, ours.deepspeed) if isinstance(kind, type) else ()
+    sharded = next((each for each in candidates if issubclass(kind, each.stock_class)), None)
     if sharded is not None:
         raise UnsupportedError(
             f"{sharded.__name__} ignores sync_batchnorm=True. Fix: call SyncBatchNorm.convert_sync_batchnorm()"
@@ -186,10 +187,6 @@ def _settle_layer_sync(namespace: Namespace, connector: Any) -> None:
         )
     if type(connector._layer_sync) is namespace.module("plugins.layer_sync").TorchSyncBatchNorm:
         connector._layer_sync = ours.layer_sync(backend.name)
-
-
-def _is_kind(cls: Any, base: Any) -> bool:
-    return isinstance(cls, type) and issubclass(cls, base)
 
 
 def _build_single(single_device: Any, connector: Any) -> Any:

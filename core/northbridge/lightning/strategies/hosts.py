@@ -234,12 +234,8 @@ class _FabricMixin(_NamespaceMixin):
 
     def load_checkpoint(self, path: Any, state: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Load the checkpoint into ``state``. Raises :class:`CheckpointError` for a file that is not a checkpoint."""
-        if _has_optimizer(state):  # reading only weights does not resume a training
+        objects = state.values() if isinstance(state, dict) else [state]
+        if any(isinstance(each, torch.optim.Optimizer) for each in objects):  # weights alone resume no training
             reject_unsupported(self.backend, "resume")
         with self.reading(path):
             return super().load_checkpoint(path, state, *args, **kwargs)
-
-
-def _has_optimizer(state: Any) -> bool:
-    objects = state.values() if isinstance(state, dict) else [state]
-    return any(isinstance(each, torch.optim.Optimizer) for each in objects)

@@ -97,14 +97,11 @@ class _FabricShardedMixin(_FabricMixin, _ShardedMixin):
     ) -> None:
         """Let every rank save its shards of ``state``, or rank 0 all of it."""
         reject_unsupported(self.backend, "checkpoint")
-        beside = {key: _saved(each) for key, each in state.items() if not _is_spread(each)}
+        # Lightning gets the states of modules and optimizers itself, from all ranks together.
+        spread = (torch.nn.Module, torch.optim.Optimizer)
+        beside = {key: _saved(each) for key, each in state.items() if not isinstance(each, spread)}
         whole, save = {**state, **to_cpu(beside)}, self.stock_class.save_checkpoint
         self._replace_together(path, lambda path: save(self, path, whole, storage_options, filter))
-
-
-def _is_spread(value: Any) -> bool:
-    # Lightning gets the states of modules and optimizers itself, from all ranks together.
-    return isinstance(value, (torch.nn.Module, torch.optim.Optimizer))
 
 
 def _saved(value: Any) -> Any:
