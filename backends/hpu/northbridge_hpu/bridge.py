@@ -28,7 +28,7 @@ class HPUBridge(northbridge.Bridge):
     missing_compile_backends: Mapping[str, str] = MappingProxyType({"inductor": "it generates no code for Gaudi"})
 
     def __init__(self) -> None:
-        self._mark: Callable[[], None] = lambda: None  # eager mode has no marker
+        self._mark: Callable[[], None] = _mark_nothing  # not a lambda: a bridge is pickled
 
     def detect(self) -> int | None:
         if find_spec("habana_frameworks") is None:
@@ -126,6 +126,10 @@ def _check_distribution() -> None:
                 " Fix: uninstall it, and install the vendor's as docs.habana.ai says",
                 backend="hpu",
             )
+
+
+def _mark_nothing() -> None:
+    """Do nothing: eager mode has no marker."""
 
 
 def _imports_own() -> dict[str, str | None]:
