@@ -39,8 +39,8 @@ CHANGE = Change(
     ],
 )
 def test_the_mark_stands_before_the_statement(line: str, before: str) -> None:
-    lines: list[str] = CODE.splitlines()
-    marked = mark(CODE, [(lines.index(line), 8)])
+    place = next(place for place, each in enumerate(CODE.splitlines()) if each == line)
+    marked = mark(CODE, [(place, 8)])
     compile(marked, "first.py", "exec")
     added = next(place for place, each in enumerate(marked.splitlines()) if each.endswith(".reach(8)"))
     assert marked.splitlines()[added + 1] == before
