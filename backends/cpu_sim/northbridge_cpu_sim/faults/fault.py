@@ -188,7 +188,8 @@ def _hint(given: object, names: tuple[str, ...]) -> str:
 
 
 def _allowed(name: str) -> str:
-    hint = get_type_hints(Fault, include_extras=True)[name]
+    # Python 3.10 takes KW_ONLY, the annotation of the line before the keywords, for no type.
+    hint = get_type_hints(Fault, localns={"KW_ONLY": object}, include_extras=True)[name]
     (said,) = (get_args(part)[-1] for part in (hint, *get_args(hint)) if get_origin(part) is Annotated)
     return str(said.description)
 
