@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from northbridge.capabilities import (
         Capabilities as Capabilities,
         Claim as Claim,
+        Within as Within,
         no as no,
         unknown as unknown,
         yes as yes,

@@ -34,6 +34,27 @@ def no(reason: str) -> Claim:
     return Claim("no", reason)
 
 
+@dataclass(frozen=True)
+class Within:
+    """A looser bound for one operator of torch, with a reason.
+
+    The operator's results in float32 are at most ``bound × (1 + the size of the CPU's number)`` from the CPU's.
+    """
+
+    bound: float
+    reason: str
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bound < 1:
+            raise ValueError(
+                f"Within({self.bound!r}, …): a bound is above 0 and below 1. Fix: Within(3e-4, 'the reason')"
+            )
+        if not self.reason:
+            raise ValueError(
+                f"Within({self.bound!r}, …): a bound needs a reason. Fix: Within({self.bound!r}, 'the reason')"
+            )
+
+
 def _claim(meaning: str, level: str = "", default: Claim = unknown, *, deniable: bool = False) -> Any:
     """Return a field for a claim. ``meaning`` is the sentence that reports show for it.
 
@@ -44,15 +65,19 @@ def _claim(meaning: str, level: str = "", default: Claim = unknown, *, deniable:
 
 
 FACTS = ("simulated", "auto", "rounds")
-"""The fields of :class:`Capabilities` that are not claims."""
+"""The fields of :class:`Capabilities` that are True or False."""
+
+OPERATORS = "operators."
+"""The beginning of the name of an operator's claim."""
 
 
 @dataclass(frozen=True)
 class Capabilities:
     """Claims about a chip, known before anything is built.
 
-    ``simulated``, ``auto`` and ``rounds`` are facts. The other fields are claims, mostly ``unknown`` unless the vendor
-    sets them. The connector reads them first, so that an unsupported precision or strategy is an error before training.
+    ``simulated``, ``auto`` and ``rounds`` are facts, and ``operators`` is about single operators. The other fields are
+    claims, mostly ``unknown`` unless the vendor sets them. The connector reads them first, so that an unsupported
+    precision or strategy is an error before training.
     """
 
     simulated: bool = False
@@ -127,9 +152,23 @@ class Capabilities:
     fsdp: Claim = _claim("torch's first FSDP shards a model over devices")
     """FSDP2 is :attr:`sharding`."""
 
+    device_checks: Claim = _claim(
+        "an operation on a tensor of the chip and one of the CPU's raises an error", default=yes
+    )
+    """If ``no``, it gives numbers in silence, and a run gets a warning."""
+
+    operators: Mapping[str, Claim | Within] = field(default_factory=dict, hash=False)
+    """Operators that the chip lacks (``no("the reason")``) or computes less exactly (:class:`Within`), by torch's name.
+
+    The name is that of the function that a user calls: ``lstm``, ``asin``, ``interpolate``. A denied operator raises.
+    """
+
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
+            if each.name == "operators":
+                _reject_wrong_operators(value)
+                continue
             if each.name in FACTS:
                 kind: type[object] = bool
                 right = "True or False"
@@ -158,9 +197,25 @@ class Capabilities:
         return self.simulated and not self.rounds
 
     def claims(self) -> dict[str, Claim]:
-        """Return every claim by its name."""
+        """Return every claim by its name; that of an operator is called ``operators.NAME``."""
         values = ((each.name, getattr(self, each.name)) for each in fields(self))
-        return {name: value for name, value in values if isinstance(value, Claim)}
+        of_operators = {
+            f"{OPERATORS}{name}": said
+            if isinstance(said, Claim)
+            else Claim("yes", f"within {said.bound:g}: {said.reason}")
+            for name, said in self.operators.items()
+        }
+        return {name: value for name, value in values if isinstance(value, Claim)} | of_operators
+
+
+def _reject_wrong_operators(operators: object) -> None:
+    expected = "northbridge.no('the reason') or northbridge.Within(3e-4, 'the reason')"
+    if not isinstance(operators, Mapping):
+        raise TypeError(f"Capabilities(operators={operators!r}): expected a dict of operators, each with {expected}")
+    for name, said in operators.items():
+        denied = isinstance(said, Claim) and said.denied
+        if not isinstance(name, str) or not (denied or isinstance(said, Within)):
+            raise TypeError(f"Capabilities(operators={{{name!r}: {said!r}}}): expected {expected}")
 
 
 LEVEL_CLAIMS: Mapping[str, tuple[str, ...]] = MappingProxyType(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import FrozenInstanceError, asdict, fields, replace
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.core.conftest import Install, PlainBridge, PlainDevice, make_backend
 
 import northbridge
 import northbridge.bridge
-from northbridge import Capabilities, no, unknown, yes
+from northbridge import Capabilities, Claim, Within, no, unknown, yes
 from northbridge.capabilities import DENIABLE, FACTS
 
 
@@ -222,19 +223,45 @@ def test_chip_that_claims_nothing_is_real_and_unknown() -> None:
     capabilities = Capabilities()
 
     assert (capabilities.simulated, capabilities.auto, capabilities.rounds) == (False, True, False)
-    assert [name for name, claim in capabilities.claims().items() if claim.answer != "unknown"] == ["float32_products"]
+    said = [name for name, claim in capabilities.claims().items() if claim.answer != "unknown"]
+    assert said == ["float32_products", "device_checks"]
     claims = (capabilities, Capabilities(simulated=True), Capabilities(simulated=True, rounds=True))
     assert [each.exact for each in claims] == [False, True, False]
 
 
 def test_claims_are_found_by_their_names_and_cannot_be_changed() -> None:
-    """Every field but the facts is one."""
+    """Every field is one but the facts and the operators."""
     capabilities = Capabilities(float64=no("it has no such unit"))
 
-    assert set(capabilities.claims()) == {each.name for each in fields(Capabilities)} - set(FACTS)
+    assert set(capabilities.claims()) == {each.name for each in fields(Capabilities)} - {*FACTS, "operators"}
     assert capabilities.claims()["float64"] is capabilities.float64
     with pytest.raises(FrozenInstanceError):
         capabilities.bfloat16 = yes  # type: ignore[misc]  # the point of the test
+
+
+def test_operators_are_denied_or_loosened_with_a_reason() -> None:
+    """Such capabilities can be a key, sent to another process and written down, as others can."""
+    said = {"lstm": no("it has no cell"), "asin": Within(3e-4, "its table has 12 bits")}
+
+    capabilities = Capabilities.of_level("C1", operators=said)
+
+    assert capabilities.claims()["operators.lstm"] is said["lstm"]
+    assert capabilities.claims()["operators.asin"] == Claim("yes", "within 0.0003: its table has 12 bits")
+    assert {pickle.loads(pickle.dumps(capabilities))} == {capabilities}
+    assert asdict(capabilities)["operators"]["asin"] == {"bound": 3e-4, "reason": "its table has 12 bits"}
+
+
+@pytest.mark.parametrize(
+    ("bound", "reason", "words"),
+    [
+        (3e-4, "", "a bound needs a reason"),
+        (0, "x", "above 0 and below 1. Fix:"),
+        (2, "x", "above 0 and below 1. Fix:"),
+    ],
+)
+def test_looser_bound_needs_a_reason_and_a_size(bound: float, reason: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Within(bound, reason)
 
 
 def test_three_claims_are_deniable() -> None:
@@ -251,6 +278,9 @@ A_CLAIM = "northbridge.yes, northbridge.unknown or northbridge.no('the reason')"
         ({"float64": True}, f"float64=True): expected {A_CLAIM}"),
         ({"float16": no}, "float16=<function no"),
         ({"simulated": yes}, "simulated=Claim"),
+        ({"operators": ["lstm"]}, "operators=['lstm']): expected a dict of operators, each with northbridge.no("),
+        ({"operators": {"lstm": yes}}, "operators={'lstm': Claim(answer='yes', reason='')}): expected northbridge.no("),
+        ({"operators": {"asin": 3e-4}}, "operators={'asin': 0.0003}): expected northbridge.no('the reason') or"),
     ],
 )
 def test_what_is_not_a_claim_is_told(wrong: dict[str, Any], words: str) -> None:
