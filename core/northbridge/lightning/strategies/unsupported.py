@@ -177,12 +177,17 @@ class DtypeWarning(UserWarning):
     """A chip accepts tensors of this dtype, but computes them as another."""
 
 
+class PlacementWarning(UserWarning):
+    """A chip computes with tensors of two devices, and raises no error."""
+
+
 _warned: set[str] = set()
 
 
 def warn_of_module(backend: Backend, module: torch.nn.Module, precision: str = "32-true") -> None:
     """Warn, once for each process and reason, if the chip computes ``module`` in another dtype than its own.
 
+    A chip without device checks gets a warning, too: a tensor that ``module`` leaves on the CPU would go unnoticed.
     Integers are not reported: a module counts with them. A chip that stores them as int32 rejects larger ones.
     """
     _warn(backend, ((f"the {kind} {name!r}", each) for kind, name, each in tensors_of(module)), ("float64",))
@@ -192,6 +197,8 @@ def warn_of_module(backend: Backend, module: torch.nn.Module, precision: str = "
             _warn_of(backend, capability, f"{found!r} is a {what} in float32")
     if precision.startswith("bf16"):
         _warn_of(backend, "bfloat16_range", f"precision={precision!r} was asked for")
+    forgotten, cure = "a tensor may be left on the CPU", "move each tensor of a step to self.device"
+    _warn_of(backend, "device_checks", forgotten, cure, PlacementWarning)
 
 
 def warn_of_batch(backend: Backend, batch: Any) -> None:
@@ -216,6 +223,7 @@ _IN_FLOAT32 = (
 _UNSUPPORTED = {
     "float32_products": "does not compute it in float32",
     "float32_convolutions": "does not compute it in float32",
+    "device_checks": "computes with it in silence, which can give wrong numbers",
     "bfloat16_range": "does not have bfloat16's range in matrix products",
 }
 
@@ -229,7 +237,9 @@ def _warn(backend: Backend, tensors: Iterable[tuple[str, torch.Tensor]], dtypes:
             _warn_of(backend, dtype, f"{what} is {dtype}", _CURES[dtype])
 
 
-def _warn_of(backend: Backend, capability: str, what: str, cure: str = "") -> None:
+def _warn_of(
+    backend: Backend, capability: str, what: str, cure: str = "", category: type[UserWarning] = DtypeWarning
+) -> None:
     if capability in _warned:
         return
     claim = backend.present_capabilities().claims()[capability]
@@ -239,7 +249,7 @@ def _warn_of(backend: Backend, capability: str, what: str, cure: str = "") -> No
     lack = _UNSUPPORTED.get(capability, f"has no {capability}")
     warnings.warn(
         f"{what}, and {backend.name!r} {lack}: {claim.reason}{cure and f'; {cure}'}",
-        DtypeWarning,
+        category,
         stacklevel=4,
     )
 

@@ -1,4 +1,4 @@
-"""Warnings about tensors that the chip computes as another dtype: once, with tensor and reason."""
+"""Warnings about tensors of other dtypes or devices than the chip computes with: once, with tensor and reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from tests.core.lightning.conftest import Build, Claims, of_fabrics, of_trainers
 import northbridge
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies import unsupported
-from northbridge.lightning.strategies.unsupported import DtypeWarning, warn_of_batch, warn_of_module
+from northbridge.lightning.strategies.unsupported import (
+    DtypeWarning,
+    PlacementWarning,
+    warn_of_batch,
+    warn_of_module,
+)
 
 NO_FLOAT64 = northbridge.no("it computes it as float32")
 NO_INT64 = northbridge.no("it holds it as int32")
@@ -50,12 +55,12 @@ def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unsupported, "_warned", set())
 
 
-def told(act: Callable[[], object]) -> list[str]:
-    """Return the warnings about dtypes while `act` runs, without Lightning's own."""
+def told(act: Callable[[], object], category: type[Warning] = DtypeWarning) -> list[str]:
+    """Return the warnings about dtypes while `act` runs, or those of `category`, without Lightning's own."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         act()
-    return [str(each.message) for each in caught if each.category is DtypeWarning]
+    return [str(each.message) for each in caught if each.category is category]
 
 
 def test_parameter_is_named_with_reason_and_fix() -> None:
@@ -220,11 +225,11 @@ def model_of(namespace: Namespace, dtype: torch.dtype = torch.float32) -> Any:
     return Model()
 
 
-def fit(build: Build, model: Any) -> list[str]:
+def fit(build: Build, model: Any, category: type[Warning] = DtypeWarning) -> list[str]:
     """Return the warnings of a fit with two batches of inputs and int64 class labels."""
     data = torch.utils.data.TensorDataset(torch.ones(2, 2), torch.zeros(2, dtype=torch.int64))
     loader = torch.utils.data.DataLoader(data, batch_size=1, num_workers=0)
-    return told(lambda: build(accelerator="cpu_sim", devices=1, max_steps=2).fit(model, loader))
+    return told(lambda: build(accelerator="cpu_sim", devices=1, max_steps=2).fit(model, loader), category)
 
 
 @of_trainers
@@ -243,6 +248,20 @@ class TestInATrainer:
         (message,) = fit(build, model_of(namespace, torch.float64))
 
         assert message.startswith("the parameter 'layer.weight' is float64, and 'cpu_sim' has no float64: it computes")
+
+    def test_missing_device_checks_are_told_in_the_first_run(
+        self, namespace: Namespace, build: Build, claims: Claims
+    ) -> None:
+        claims(device_checks=northbridge.no("its kernels take any tensor"))
+
+        (message,) = fit(build, model_of(namespace), PlacementWarning) + fit(
+            build, model_of(namespace), PlacementWarning
+        )
+
+        assert message == (
+            "a tensor may be left on the CPU, and 'cpu_sim' computes with it in silence, which can give wrong numbers:"
+            " its kernels take any tensor; move each tensor of a step to self.device"
+        )
 
     def test_of_a_chip_that_denies_nothing_nothing_is_told(self, namespace: Namespace, build: Build) -> None:
         assert fit(build, model_of(namespace, torch.float64)) == []
