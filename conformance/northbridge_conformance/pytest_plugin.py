@@ -33,10 +33,10 @@ def pytest_runtest_makereport(
 
 
 def _judge(item: pytest.Item, backend: str, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    from northbridge_conformance.runner.recorder import claims_of, classify
+    from northbridge_conformance.runner.recorder import claims_of, claims_of_operators, classify
     from northbridge_conformance.verdict import Ending, Verdict, judge
 
-    names = claims_of(item)
+    names = (*claims_of(item), *claims_of_operators(item))
     if not names or (call.excinfo is None and report.when != "call"):
         return
     try:

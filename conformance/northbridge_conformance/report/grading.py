@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from northbridge.capabilities import DENIABLE, LEVEL_CLAIMS, Claim
+from northbridge.capabilities import DENIABLE, LEVEL_CLAIMS, OPERATORS, Claim
 from northbridge.processes.question import LIMIT_EXCEEDED
 from northbridge_conformance.levels import LEVELS, Level
 from northbridge_conformance.report.report import INTERRUPTED, NOT_ASKED, ClaimResult, Finding, LevelResult, TestResult
@@ -20,7 +20,9 @@ def judge_test(test: Planned, ended: Ended | None, claims: Mapping[str, Claim]) 
     if ended is None:
         reason = INTERRUPTED if test.chosen else NOT_ASKED
         ended = Ended(id=test.id, ending=Ending.FORBIDDEN, seconds=0.0, evidence=reason)
-    verdict = judge(ended.ending, [claims[name] for name in test.claims if name in claims])
+    shown = (*test.claims, *ended.claims)
+    verdict = judge(ended.ending, [claims[name] for name in shown if name in claims])
+    denied = [name for name in shown if name in claims and claims[name].denied]
     good = verdict in (Verdict.PASS, Verdict.UNKNOWN)
     return TestResult(
         id=test.id,
@@ -29,10 +31,10 @@ def judge_test(test: Planned, ended: Ended | None, claims: Mapping[str, Claim]) 
         title=test.title,
         verdict=verdict,
         ending=ended.ending,
-        claims=test.claims,
+        claims=shown,
         seconds=round(ended.seconds, 3),
         evidence=ended.evidence,
-        advice="" if good else _advise(verdict, test, ended),
+        advice="" if good else _advise(verdict, test, ended, denied),
         figures=ended.figures,
     )
 
@@ -135,8 +137,8 @@ def _find(claim: Claim, tests: list[TestResult]) -> Finding:
     verdicts = {test.verdict for test in tests} - {Verdict.NOT_RUN}
     if claim.answer == "unknown":
         return "unknown"
-    if Verdict.UNDERCLAIM in verdicts:
-        return "hidden"
+    if claim.denied and Verdict.UNDERCLAIM in verdicts:
+        return "hidden"  # another claim of that test may be a yes, about which it says nothing
     if verdicts & {Verdict.FAIL, Verdict.TIMEOUT}:
         return "false"
     # A test that also shows an unknown claim says nothing about this one.
@@ -145,8 +147,11 @@ def _find(claim: Claim, tests: list[TestResult]) -> Finding:
     return "proved" if claim.answer == "yes" else "refused"
 
 
-def _advise(verdict: Verdict, test: Planned, ended: Ended) -> str:
-    claims = " and ".join(map(repr, test.claims))
+def _advise(verdict: Verdict, test: Planned, ended: Ended, denied: list[str]) -> str:
+    if verdict is Verdict.UNDERCLAIM and any(name.startswith(OPERATORS) for name in denied):
+        names = " and ".join(name.removeprefix(OPERATORS) for name in denied)
+        return f"The chip can do this: leave {names} out of Capabilities(operators=…), or let it raise an error."
+    claims = " and ".join(map(repr, denied))
     if verdict is Verdict.UNDERCLAIM:
         return f"The chip can do this: claim {claims} as northbridge.yes, or let it refuse with an error that says so."
     if ended.evidence == NOT_ASKED:

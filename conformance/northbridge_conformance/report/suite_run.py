@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from northbridge import capabilities
-from northbridge.capabilities import Capabilities, Claim
+from northbridge.capabilities import Capabilities, Claim, Within
 from northbridge.diagnostics.environment import describe_system, tell_value
 from northbridge.discovery import installed
 from northbridge.discovery.declared import get
@@ -151,6 +151,9 @@ def find_facts(name: str, environ: Mapping[str, str] = os.environ) -> Facts:
         return Facts(BackendFacts(**origin, problem=str(error)))
     claims: dict[str, Any] = {
         name: Claim(**value) if isinstance(value, dict) else value for name, value in found["capabilities"].items()
+    }
+    claims["operators"] = {
+        name: Within(**said) if "bound" in said else Claim(**said) for name, said in found["operators"].items()
     }
     return Facts(
         BackendFacts(**origin, **found["backend"]),

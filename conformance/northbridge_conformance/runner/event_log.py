@@ -48,6 +48,9 @@ class Ended(_Line):
     ending: Ending
     seconds: float
     evidence: str = ""
+    claims: tuple[str, ...] = ()
+    """The claims of the operators that it called, in addition to those that were planned."""
+
     figures: tuple[Figure, ...] = ()
 
 

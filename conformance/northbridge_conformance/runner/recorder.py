@@ -104,8 +104,10 @@ class EventRecorder:
         ending, evidence = self._ended or (Ending.WORKED, "")
         seconds = time.monotonic() - self._began
         figures = tuple(Figure.model_validate(each) for name, each in item.user_properties if name == PROPERTY)
-        test = identify(item)
-        self._log.write(Ended(id=test, ending=ending, seconds=seconds, evidence=evidence, figures=figures))
+        test, operators = identify(item), claims_of_operators(item)
+        self._log.write(
+            Ended(id=test, ending=ending, seconds=seconds, evidence=evidence, claims=operators, figures=figures)
+        )
         if self._ahead is not None and _suite(item).level != "C0":  # the tests of C0 load no chip
             self._ahead.begin_on_the_chip()
         if item.stash.get(UNUSABLE, False):
@@ -159,6 +161,13 @@ def claims_of(item: pytest.Item) -> tuple[str, ...]:
     named = (*_suite(item).claims, *getattr(function, "claims", ()))
     found = dict.fromkeys(name.format(**parameters) for name in named)
     return tuple(name for name in found if name in Capabilities().claims())
+
+
+def claims_of_operators(item: pytest.Item) -> tuple[str, ...]:
+    """Return the claims of the operators that a test has called on the chip, if the chip denies or loosens some."""
+    from northbridge_conformance.tests.device.claimed_operators import PROPERTY as OPERATOR
+
+    return tuple(str(claim) for name, claim in item.user_properties if name == OPERATOR)
 
 
 def classify(error: BaseException) -> Ending:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from northbridge import Claim, no, unknown, yes
+from northbridge import Claim, Within, no, unknown, yes
 from northbridge.capabilities import LEVEL_CLAIMS, Capabilities
 from northbridge.processes.question import describe_timeout
 from northbridge_conformance.levels import LEVELS
@@ -44,7 +44,7 @@ def earn(
     return {level.name: level for level in grant(asked, results, judge_claims(claims, results), simulated=True)}
 
 
-def claiming(level: str = "C3", **others: Claim) -> dict[str, Claim]:
+def claiming(level: str = "C3", **others: object) -> dict[str, Claim]:
     return Capabilities.of_level(level, **others).claims()  # type: ignore[arg-type]  # as a test's parameter is
 
 
@@ -163,6 +163,39 @@ def test_a_claim_is_what_its_tests_say() -> None:
         "barrier": "hidden",
         "float32": "not tested",
     }
+
+
+OPERATORS = {"lstm": no("it has no cell"), "asin": Within(3e-4, "its table has 12 bits")}
+
+
+@pytest.mark.parametrize(
+    ("ending", "verdict", "denied"),
+    [
+        (Ending.REFUSED, Verdict.PASS, "refused"),
+        (Ending.WORKED, Verdict.UNDERCLAIM, "hidden"),
+        (Ending.FAILED, Verdict.FAIL, "false"),
+    ],
+)
+def test_denied_operator_has_to_be_refused_where_it_was_called(ending: Ending, verdict: Verdict, denied: str) -> None:
+    """What a test calls is known when it has ended; a claim of yes beside the denied operator's stays as it is."""
+    claims = claiming("C1", operators=OPERATORS)
+    other, called = "C1/Chip/other", "C1/Chip/called"
+    of_operators = ("operators.lstm", "operators.asin")
+    results = [
+        judge_test(planned(other, ("float32",)), ended(other), claims),
+        judge_test(
+            planned(called, ("float32",)), ended(called, ending).model_copy(update={"claims": of_operators}), claims
+        ),
+    ]
+
+    found = judge_claims(claims, results)
+
+    assert [result.verdict for result in results] == [Verdict.PASS, verdict]
+    assert results[1].claims == ("float32", *of_operators)
+    assert found["operators.lstm"].finding == denied
+    assert found["float32"].finding == ("false" if ending is Ending.FAILED else "proved")
+    advice = "The chip can do this: leave lstm out of Capabilities(operators=…), or let it raise an error."
+    assert (results[1].advice == advice) == (verdict is Verdict.UNDERCLAIM)
 
 
 def test_advice_is_given_where_something_is_wrong() -> None:

@@ -62,21 +62,21 @@ def declare(name: str) -> dict[str, object]:
         "package": backend.bridge.package,
         "capabilities": first,
         "capabilities again": _claims(again.capabilities),
+        "operators": sorted(backend.capabilities.operators),
         "parts again": again is backend,
         "modules": sorted({module.partition(".")[0] for module in sys.modules}),
     }
 
 
 def _claims(capabilities: Any) -> dict[str, list[object]]:
-    """Return the kind, answer and reason of each claim, and the kind and value of each other field."""
-    import dataclasses
+    """Return the kind, answer and reason of each claim, and the kind and value of each fact."""
+    from northbridge.capabilities import FACTS
 
-    found = {}
-    for field in dataclasses.fields(capabilities):
-        value = getattr(capabilities, field.name)
-        shown = [value.answer, value.reason] if hasattr(value, "answer") else [repr(value)]
-        found[field.name] = [type(value).__name__, *shown]
-    return found
+    values = {name: getattr(capabilities, name) for name in FACTS} | capabilities.claims()
+    return {
+        name: [type(value).__name__, *([repr(value)] if name in FACTS else [value.answer, value.reason])]
+        for name, value in values.items()
+    }
 
 
 def detect(name: str) -> dict[str, object]:

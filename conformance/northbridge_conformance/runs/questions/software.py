@@ -169,6 +169,8 @@ def describe(name: str) -> dict[str, object]:
     except Exception as error:  # noqa: BLE001 - told in the report
         problem = f"{type(error).__name__}: {error}"
     distributions = (*DISTRIBUTIONS, *(contract.distributions if contract else ()))
+    claims = asdict(capabilities)
+    operators = claims.pop("operators")
     versions = {each: found for each in distributions if (found := version_of(each))}
     return {
         "backend": {
@@ -180,7 +182,8 @@ def describe(name: str) -> dict[str, object]:
             "label": label,
             "problem": problem,
         },
-        "capabilities": asdict(capabilities),
+        "capabilities": claims,
+        "operators": operators,
         "versions": {"python": platform.python_version(), **versions},
         "variables": [each.name for each in contract.symbols if each.kind == "environment"] if contract else [],
     }

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from copy import deepcopy
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ _UNKNOWN = "northbridge_knows_no_such_option"
 class CompiledFunctions(OneDevice):
     """A compiled model computes as the plain one, and is compiled once for each kind of shape."""
 
+    watches_operators: ClassVar[bool] = False
     claims: tuple[str, ...] = ("compile",)
     advice = (
         "Look at the backend of torch.compile that your bridge names: whether torch has it after load(), and what it"
@@ -126,6 +127,7 @@ _NEW = SIZES.index(7)
 class Compilations(OneDevice):
     """A count of the vendor's grows with a new shape, does not grow with a known one, and never shrinks."""
 
+    watches_operators: ClassVar[bool] = False
     advice = (
         "Look at Acceleration.compilations(): it returns totals of the process, of which one grows when a graph is"
         " compiled. Return nothing if the vendor's software does not count."
@@ -162,6 +164,7 @@ def _step(bridge: northbridge.Bridge, device: torch.device, size: int) -> None:
 class Graphs(OneDevice):
     """A replay does the captured work on what its memory holds by then, and is refused on a chip without graphs."""
 
+    watches_operators: ClassVar[bool] = False
     claims: tuple[str, ...] = ("graphs",)
     advice = (
         "Acceleration.graph() returns an empty graph, whose replay() does the captured work again on the same memory."

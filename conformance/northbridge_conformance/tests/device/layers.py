@@ -24,10 +24,9 @@ from northbridge_conformance.tests.device.operation import (
     Form,
     Tolerance,
     as_it_is,
-    keep_ten_bits,
     turned,
 )
-from northbridge_conformance.tests.device.operations import allow, allow_for_products, assert_near, leaves_of
+from northbridge_conformance.tests.device.operations import allow, allow_for_claims, assert_near, leaves_of
 
 _CPU = torch.device("cpu")
 
@@ -126,7 +125,7 @@ class Layers(OneDevice):
 
         expected, found = learn(layer, given, _CPU), learn(moved, given, device)
 
-        more = allow_for_products(backend, within, expected, lambda: learn(*_coarse(made), _CPU))
+        more = allow_for_claims(backend, within, expected, lambda read: learn(*_read(made, read), _CPU))
         assert_near(found, expected, device, within, more)
         # Training updates the buffers too.
         assert_near(list(moved.buffers()), list(layer.buffers()), device, within)
@@ -141,7 +140,7 @@ class Layers(OneDevice):
         expected = learn(layer, given, _CPU, FORMS[form])
         found = learn(moved, given, device, FORMS[form])
 
-        more = allow_for_products(backend, within, expected, lambda: learn(*_coarse(made), _CPU, FORMS[form]))
+        more = allow_for_claims(backend, within, expected, lambda read: learn(*_read(made, read), _CPU, FORMS[form]))
         assert_near(found, expected, device, within, more)
 
     def test_evaluation_matches_the_cpu(
@@ -153,11 +152,14 @@ class Layers(OneDevice):
         for each, where in ((layer, _CPU), (moved, device)):
             learn(each, given, where)
             each.eval()
-        coarse, near = _coarse(made)
+
+        def evaluate(read: Form) -> list[Any]:
+            copied, near = _read(made, read)
+            return leaves_of(copied(*near))
 
         with torch.no_grad():
             expected, found = leaves_of(layer(*given)), leaves_of(moved(*(each.to(device) for each in given)))
-            more = allow_for_products(backend, within, expected, lambda: leaves_of(coarse(*near)))
+            more = allow_for_claims(backend, within, expected, evaluate)
 
         assert_near(found, expected, device, within, more)
 
@@ -213,19 +215,20 @@ class Layers(OneDevice):
         within = allow(backend, Tolerance(1e-3, 1e-4))
         torch.manual_seed(0)
         layer, given = nn.Linear(7, 5), torch.randn(3, 7)
-        moved, coarse = copy.deepcopy(layer).to(device), _coarse((layer, (given,)))
+        made = copy.deepcopy(layer), (given,)
+        moved = copy.deepcopy(layer).to(device)
 
-        def step(layer: nn.Module, numbers: Tensor) -> list[Tensor]:
+        def step(layer: nn.Module, given: tuple[Tensor, ...]) -> list[Tensor]:
             steps = getattr(torch.optim, optimizer.partition(",")[0])(layer.parameters(), **OPTIMIZERS[optimizer])
             for _ in range(3):
                 steps.zero_grad()
-                layer(numbers).square().mean().backward()
+                layer(*given).square().mean().backward()
                 steps.step()
             return [each.detach() for each in layer.parameters()]
 
-        expected, found = step(layer, given), step(moved, given.to(device))
+        expected, found = step(layer, (given,)), step(moved, (given.to(device),))
 
-        more = allow_for_products(backend, within, expected, lambda: step(coarse[0], *coarse[1]))
+        more = allow_for_claims(backend, within, expected, lambda read: step(*_read(made, read)))
         assert_near(found, expected, device, within, more)
 
 
@@ -250,13 +253,13 @@ def learn(layer: nn.Module, given: tuple[Tensor, ...], device: torch.device, for
     return [*(each.detach() for each in results), *found]
 
 
-def _coarse(made: Made) -> Made:
-    """Return a copy of the layer and its input whose numbers keep ten bits."""
+def _read(made: Made, read: Form) -> Made:
+    """Return a copy of the layer and its input, with numbers as ``read`` reads them."""
     layer, given = copy.deepcopy(made[0]), made[1]
     with torch.no_grad():
         for each in layer.parameters():
-            each.copy_(keep_ten_bits(each))
-    return layer, tuple(map(keep_ten_bits, given))
+            each.copy_(read(each))
+    return layer, tuple(map(read, given))
 
 
 class Traces(OneDevice):
@@ -284,11 +287,12 @@ class Traces(OneDevice):
         with torch.no_grad():
             results, cpus = found(*_moved(others, device)), expected(*others)
         learnt, expected_learnt = learn(found, others, device), learn(expected, others, _CPU)
-        coarse = trace(_coarse((layer, given)), _CPU)
-        near = tuple(map(keep_ten_bits, others))
-        more = allow_for_products(
-            backend, within, [*cpus, *expected_learnt], lambda: [*coarse(*near), *learn(coarse, near, _CPU)]
-        )
+
+        def compute(read: Form) -> list[Any]:
+            copied, near = _Used(_read((layer, given), read)[0]), tuple(map(read, others))
+            return [*copied(*near), *learn(copied, near, _CPU)]
+
+        more = allow_for_claims(backend, within, [*cpus, *expected_learnt], compute)
         assert_near([*results, *learnt], [*cpus, *expected_learnt], device, within, more)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 import torch
 
 import northbridge
 from northbridge_conformance.optional_pytest import pytest
-from northbridge_conformance.suite import Suite
+from northbridge_conformance.suite import Suite, require_devices
+from northbridge_conformance.tests.device.claimed_operators import PROPERTY, OperatorWatch
 
 
 class OneDevice(Suite):
@@ -18,6 +20,25 @@ class OneDevice(Suite):
 
     If a process keeps its card, the ranks that the suite starts find the first ones free.
     """
+
+    watches_operators: ClassVar[bool] = True
+    """True if the calls of operators that the chip denies or loosens are watched, as captures and compilers forbid."""
+
+    @pytest.fixture(autouse=True)
+    def watched(self, request: pytest.FixtureRequest, backend: str) -> Iterator[None]:
+        """Hold the calls of claimed operators to their claims, which the test then shows."""
+        if not (self.watches_operators and northbridge.get(backend).capabilities.operators):
+            yield
+            return
+        require_devices(backend, 1)
+        noted: list[tuple[str, object]] = request.node.user_properties
+
+        def note(claim: str) -> None:
+            if (PROPERTY, claim) not in noted:
+                noted.append((PROPERTY, claim))
+
+        with OperatorWatch(northbridge.load(backend), note):
+            yield
 
     @pytest.fixture
     def chip(self, backend: str) -> northbridge.Device:

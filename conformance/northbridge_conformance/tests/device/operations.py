@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -10,10 +11,13 @@ import torch
 from torch import Tensor
 
 import northbridge
+from northbridge.capabilities import Within
 from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.suite import shows
+from northbridge_conformance.tests.device.claimed_operators import MovedResults
 from northbridge_conformance.tests.device.one_device import OneDevice
 from northbridge_conformance.tests.device.operation import (
+    CONVOLVED,
     EXACT,
     SUMMED,
     Form,
@@ -70,7 +74,7 @@ class Operations(ComparedOperations):
         within = allow(backend, Tolerance(10 * once.relative, 10 * once.absolute))
 
         expected = compute_curve(operation, "cpu")
-        more = allow_for_products(backend, within, expected, lambda: compute_curve(operation, "cpu", keep_ten_bits))
+        more = allow_for_claims(backend, within, expected, partial(compute_curve, operation, "cpu"))
         assert_near(compute_curve(operation, device), expected, device, within, more)
 
     @pytest.mark.parametrize("operation", _OF_TENSORS, ids=[str(each) for each in _OF_TENSORS])
@@ -86,22 +90,36 @@ def allow(backend: str, within: Tolerance) -> Tolerance:
     return EXACT if northbridge.get(backend).capabilities.exact else within
 
 
-def allow_for_products(
-    backend: str, within: Tolerance, expected: Sequence[Any], compute_coarsely: Callable[[], Sequence[Any]]
+def allow_for_claims(
+    backend: str, within: Tolerance, expected: Sequence[Any], compute: Callable[[Form], Sequence[Any]]
 ) -> list[float]:
-    """Return how much further each result may be off on a chip that reads ten bits of a product's factors.
+    """Return how much further each result may be off on a chip that loosens operators, or reads ten bits of factors.
 
-    It is derived from the operation itself: eight times the distance by which the CPU's results move if the arguments
-    keep ten bits, because numbers in between lose bits too, plus the error of two coarse factors in the largest result.
-    It is zero for a chip that does not deny ``float32_products``, and for operations that add up no products.
+    It is derived from what the test computes: eight times the distance by which the CPU's results move if each result
+    of a loosened operator moves by its bound. On a chip that denies ``float32_products`` the arguments keep ten bits
+    instead, and the error of two coarse factors in the largest result is added; numbers in between lose bits too.
+    There, operations that add up no products have no allowance. Convolutions have it wherever the chip does not claim
+    ``float32_convolutions``: torch lets CUDA read ten bits. ``compute`` is given how to read the arguments.
     """
-    if not reads_ten_bits(backend) or within.relative < SUMMED.relative:
-        return [0.0] * len(expected)
+    allowed = [0.0] * len(expected)
+    claimed = northbridge.get(backend).present_capabilities()
+    if any(isinstance(claim, Within) for claim in claimed.operators.values()):
+        with MovedResults(claimed.operators):
+            allowed = _distances(compute(as_it_is), expected)
+    convolves = within.relative >= CONVOLVED.relative and claimed.float32_convolutions.answer != "yes"
+    if convolves or (claimed.float32_products.denied and within.relative >= SUMMED.relative):
+        coarse = _distances(compute(keep_ten_bits), expected, 2**-9)
+        allowed = [each + more for each, more in zip(allowed, coarse, strict=True)]
+    return allowed
+
+
+def _distances(found: Sequence[Any], expected: Sequence[Any], of_the_largest: float = 0.0) -> list[float]:
+    """Return eight times the largest distance of each tensor, plus a part ``of_the_largest`` number expected."""
     return [
-        8 * _largest(mine - cpus) + 2**-9 * _largest(cpus)
+        8 * _largest(mine - cpus) + of_the_largest * _largest(cpus)
         if isinstance(cpus, Tensor) and cpus.is_floating_point() and cpus.shape == mine.shape
         else 0.0
-        for mine, cpus in zip(compute_coarsely(), expected, strict=True)
+        for mine, cpus in zip(found, expected, strict=True)
     ]
 
 
@@ -127,11 +145,11 @@ def assert_like_the_cpu(
 
     found, found_slopes = compute(operation, device, form)
 
-    more = allow_for_products(
+    more = allow_for_claims(
         backend,
         within,
         [*expected, *slopes],
-        lambda: list(chain(*compute(operation, "cpu", lambda given: form(keep_ten_bits(given))))),
+        lambda read: list(chain(*compute(operation, "cpu", lambda given: form(read(given))))),
     )
     assert_near(found, expected, device, within, more[: len(expected)])
     assert_near(found_slopes, slopes, device, allow(backend, operation.gradients_within), more[len(expected) :])

@@ -15,6 +15,7 @@ from northbridge.discovery.installed import LIGHTNING_NAMES, is_wellformed
 from northbridge_conformance.optional_pytest import pytest
 from northbridge_conformance.runs.question import Answer, ask
 from northbridge_conformance.suite import TRAINERS, Suite
+from northbridge_conformance.tests.device.claimed_operators import reject_unknown_operators
 
 HEAVY = frozenset({"torch", "lightning", "pytorch_lightning", "lightning_fabric"})
 """Modules that a plugin does not need for its import or for the detection of its devices."""
@@ -115,6 +116,9 @@ class Declaration(PluginSuite):
         denied = {name: value for name, value in declared["capabilities"].items() if value[1] == "no"}
 
         assert [name for name, value in denied.items() if not value[2].strip()] == []
+
+    def test_every_operator_is_known_to_torch(self, backend: str, declared: dict[str, Any]) -> None:
+        reject_unknown_operators(backend, declared["operators"])
 
     def test_facts_are_booleans(self, declared: dict[str, Any]) -> None:
         for fact in FACTS:
