@@ -18,9 +18,11 @@ from northbridge_conformance.report.html import render_page, write_page
 from northbridge_conformance.report.markdown import render_markdown
 from northbridge_conformance.report.overview import (
     ATTENTION,
+    count_operators,
     group_claims,
     is_part,
     list_doubts,
+    list_silent_errors,
     name_level,
     of_verdict,
 )
@@ -96,6 +98,8 @@ def show(console: Terminal, report: Report) -> None:
     console.print(Text(f"{who}: {what}", style="bold"))
     for doubt in list_doubts(report):
         console.print(Text(f"  {doubt}", style="yellow"))
+    for error in list_silent_errors(report):
+        console.print(Text(f"  {clean(error)}", style="yellow"), soft_wrap=True)
     if report.backend.problem:
         console.print(Text(f"  It could not be loaded: {clean(report.backend.problem)}"), soft_wrap=True)
     (_show_tests if part else _show_levels)(console, report)
@@ -119,6 +123,8 @@ def _show_levels(console: Terminal, report: Report) -> None:
             console.print(f"      and {len(level.withheld) - _SHOWN} further reasons")
     counts = (f"{len(names)} {finding}" for finding, names in group_claims(report).items())
     console.print(Text(f"  claims: {', '.join(counts)}"))
+    if operators := count_operators(report):
+        console.print(Text(f"  operators of torch: {operators}"))
 
 
 def _show_tests(console: Terminal, report: Report) -> None:

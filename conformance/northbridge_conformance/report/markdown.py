@@ -10,12 +10,14 @@ from northbridge_conformance.report.overview import (
     ATTENTION,
     SIMULATED,
     count_devices,
+    count_operators,
     count_run,
     count_verdicts,
     explain_level,
     group_by_reason,
     group_claims,
     list_doubts,
+    list_silent_errors,
     name_level,
     of_verdict,
     show_moment,
@@ -41,12 +43,15 @@ def render_markdown(report: Report) -> str:
     backend = report.backend
     parts = [f"# {_escape(backend.name)}: {_escape(name_level(report))}", explain_level(report)]
     parts += [f"> **{_escape(doubt)}**" for doubt in list_doubts(report)]
+    parts += [f"> **{_escape(error)}**" for error in list_silent_errors(report)]
     if backend.simulated:
         parts.append(SIMULATED)
     verdicts = ", ".join(f"{number} {verdict.value}" for verdict, number in count_verdicts(report).items())
     claims = ", ".join(f"{len(names)} {finding}" for finding, names in group_claims(report).items())
+    operators = f" Operators of torch: {said}." if (said := count_operators(report)) else ""
     parts.append(
-        f"{count_run(report)} of {len(report.tests)} tests ran: {verdicts or 'none'}. Claims: {claims or 'none'}."
+        f"{count_run(report)} of {len(report.tests)} tests ran: {verdicts or 'none'}."
+        f" Claims: {claims or 'none'}.{operators}"
         f" {_escape(backend.distribution)} {_escape(backend.version)}, {_escape(count_devices(report))},"
         f" {_escape(show_moment(report.began))}, Northbridge {_escape(report.suite.northbridge)}."
     )

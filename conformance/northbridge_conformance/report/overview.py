@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from types import MappingProxyType
 
-from northbridge.capabilities import Capabilities
+from northbridge.capabilities import OPERATORS, Capabilities
 from northbridge_conformance.report.report import NOT_ASKED, Finding, Report, TestResult
 from northbridge_conformance.verdict import Ending, Verdict
 
@@ -113,6 +113,24 @@ def count_verdicts(report: Report) -> dict[Verdict, int]:
 def count_run(report: Report) -> int:
     """Return the number of tests that ran, without those that this machine forbids."""
     return sum(test.ending is not Ending.FORBIDDEN for test in report.tests)
+
+
+def count_operators(report: Report) -> str:
+    """Return how many operators of torch the chip denies and loosens, such as ``"2 denied, 1 loosened"``; else empty.
+
+    These count as claims, too; a reader has to see a chip that denies half of torch.
+    """
+    answers = [claim.answer for name, claim in report.claims.items() if name.startswith(OPERATORS)]
+    return f"{answers.count('no')} denied, {answers.count('yes')} loosened" if answers else ""
+
+
+def list_silent_errors(report: Report) -> list[str]:
+    """Return a sentence for each error that the chip makes in silence, by the backend's own word."""
+    claim = report.claims.get("device_checks")
+    if claim is None or claim.answer != "no":
+        return []
+    what = "an operation on one of its tensors and one of the CPU's gives numbers instead of an error"
+    return [f"A silent error of the chip: {what} ({claim.reason})."]
 
 
 def group_claims(report: Report) -> dict[str, list[str]]:

@@ -248,6 +248,18 @@ def mixed() -> Report:
 
 
 @pytest.fixture
+def partial() -> Report:
+    """A real chip that denies two operators, loosens one, and lacks device checks."""
+    claims = {"operators.lstm": "no", "operators.gru": "no", "operators.asin": "yes", "device_checks": "no"}
+    found = {
+        name: ClaimResult(answer=answer, reason="its table has 12 bits", finding="refused", tests=3)
+        for name, answer in claims.items()
+    }
+    report = report_of(passing(), simulated=False)
+    return report.model_copy(update={"claims": report.claims | found}).sealed()
+
+
+@pytest.fixture
 def nothing() -> Report:
     """A backend of which nothing is granted."""
     tests = [

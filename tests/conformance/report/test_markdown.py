@@ -11,11 +11,13 @@ from northbridge.capabilities import LEVEL_CLAIMS, Capabilities
 from northbridge_conformance.report import overview
 from northbridge_conformance.report.markdown import render_markdown
 from northbridge_conformance.report.overview import (
+    count_operators,
     count_run,
     count_verdicts,
     explain_level,
     group_claims,
     list_doubts,
+    list_silent_errors,
     name_level,
     show_memory,
     show_moment,
@@ -39,6 +41,15 @@ def test_every_claim_is_a_row_with_its_finding(mixed: Report) -> None:
     assert {name for name, _, _ in rows} == set(mixed.claims)
     assert ("float16", "yes", "false") in rows
     assert ("bfloat16", "no", "hidden") in rows
+
+
+def test_first_lines_tell_of_operators_and_silent_errors(partial: Report, good: Report) -> None:
+    first = render_markdown(partial).partition("## Levels")[0]
+
+    assert " Operators of torch: 2 denied, 1 loosened. " in first
+    assert "> **A silent error of the chip: an operation on one of its tensors" in first
+    assert count_operators(good) == ""
+    assert list_silent_errors(good) == []
 
 
 def test_a_level_that_is_withheld_says_why(mixed: Report) -> None:
