@@ -116,7 +116,7 @@ class DeviceTests(OneDevice):
         assert (whole * torch.ones(2, device=device)).dtype == torch.float32
 
     def test_numpy_of_a_device_tensor_raises(self, device: torch.device) -> None:
-        with pytest.raises(TypeError):
+        with pytest.raises((TypeError, RuntimeError)):  # the latter is torch's for subclasses of tensors
             torch.ones(1, device=device).numpy()
 
     def test_synchronize_and_empty_cache_keep_tensors(self, chip: northbridge.Device, device: torch.device) -> None:
@@ -199,7 +199,8 @@ class Views(OneDevice):
     def test_copy_into_a_view(self, device: torch.device, way: str) -> None:
         whole = torch.zeros(4, 6)
         there = whole.to(device)
-        numbers = torch.arange(24.0)[: WAYS[way](whole).numel()].view(WAYS[way](whole).shape)
+        # Elements that share memory get the same number: torch does not say in which order they are written.
+        numbers = WAYS[way](torch.arange(24.0).view(4, 6)).contiguous()
 
         WAYS[way](whole).copy_(numbers)
         WAYS[way](there).copy_(numbers)  # from the host

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -54,6 +55,12 @@ class Drawn:
 def floats(*shape: int, low: float = -2.0, high: float = 2.0) -> Drawn:
     """Draw float32 numbers between ``low`` and ``high``."""
     return Drawn(lambda generator: torch.rand(shape, generator=generator) * (high - low) + low)
+
+
+def distinct(*shape: int) -> Drawn:
+    """Draw float32 numbers between -2 and 2 of which no two are equal, so that their order is one."""
+    count = math.prod(shape)
+    return Drawn(lambda generator: (torch.randperm(count, generator=generator) * (4 / count) - 2).view(shape))
 
 
 def whole(*shape: int, low: int = 0, high: int = 9) -> Drawn:
@@ -148,7 +155,7 @@ class Operation:
     @property
     def gradients_within(self) -> Tolerance:
         """The tolerance of its gradients: what copies a number to several places adds up their gradients."""
-        return ROUNDED if self.within == EXACT else self.within
+        return SUMMED if self.within == EXACT else self.within
 
     def draw(self, device: torch.device | str, form: Form = as_it_is) -> tuple[list[Any], dict[str, Any], list[Tensor]]:
         """Return arguments and keywords with tensors on ``device``, and the tensors that gradients are taken of.
