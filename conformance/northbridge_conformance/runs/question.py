@@ -38,6 +38,10 @@ class Answer:
     said: str
 
 
+class NoAnswerError(AssertionError):
+    """The process ended without an answer."""
+
+
 _Key = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
 _answers: dict[_Key, Answer | AssertionError | HungError] = {}
 
@@ -50,7 +54,7 @@ def ask(
 ) -> Answer:
     """Return the result of a function of ``questions``, named ``file:function``; it is cached.
 
-    ``environ`` is added to the environment, and then ``user``: the user's variables. Raises :class:`AssertionError`
+    ``environ`` is added to the environment, and then ``user``: the user's variables. Raises :class:`NoAnswerError`
     with the output of the process if it ended without an answer, and :class:`HungError` with the stack of each
     thread if it exceeded the limit, or with Northbridge's error if the detection of devices exceeded its own.
     """
@@ -90,7 +94,7 @@ def ask_again(
             process = start(command, {**inherited, **environ}, folder, output)
         code = _wait(process, question, said, LIMIT_S if limit_s is None else limit_s)
         if not reply.exists():
-            raise AssertionError(f"the process for {question} {describe_exit(code)}:\n{_end_of(said)}")
+            raise NoAnswerError(f"the process for {question} {describe_exit(code)}:\n{_end_of(said)}")
         facts = json.loads(reply.read_text())
         if "timed out" in facts:
             raise HungError(f"{question}: {facts['timed out']}")

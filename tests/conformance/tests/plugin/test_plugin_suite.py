@@ -88,6 +88,9 @@ def in_load(code: str, found_by: str, saying: str) -> Wrong:
     return Wrong(line, f"        {code}\n{line}", found_by, saying)
 
 
+ABORTS = "os.environ.setdefault('ANVIL_FLAGS', 'fast') == 'fast' or os.abort()"
+"""Ends the process where the user has set another value than the software knows."""
+
 WRONG = {
     "imports_torch": at_import("import torch", "loads_neither_torch_nor_lightning", "'torch'"),
     "takes_its_time": at_import(
@@ -143,6 +146,12 @@ WRONG = {
         "Declaration::test_every_claim_has_a_valid_value",
         "Capabilities(bfloat16=True): expected northbridge.yes",
     ),
+    "operator_is_unknown": Wrong(
+        END,
+        f"{END[:-2]}, operators={{'lstmm': northbridge.no('it has no cell')}}))",
+        "Declaration::test_every_operator_is_known_to_torch",
+        "names 'lstmm', which is not an operator of torch",
+    ),
     "simulated_is_one": Wrong(
         "simulated=True",
         "simulated=1",
@@ -172,6 +181,11 @@ WRONG = {
         "SoftwareLoading::test_load_overwrites_no_environment_variable[alone]",
         "{'OMP_NUM_THREADS': ['3', '1']}",
     ),
+    "overwrites_one_and_aborts_on_another": in_load(
+        f"import os; os.environ['MASTER_PORT'] = '1'; {ABORTS}",
+        "SoftwareLoading::test_load_overwrites_no_environment_variable[alone]",
+        "{'MASTER_PORT': ['0', '1']}",
+    ),
     "holds_a_lock": Wrong(
         'name = "acl"\n',
         'name = "acl"\n\n    def __init__(self):\n        import threading\n        self.lock = threading.Lock()\n',
@@ -197,6 +211,11 @@ WRONG = {
     ),
 }
 """A package of the vendor's is named where the fault is about it: see :func:`source`."""
+
+OVERWRITES = "TestSoftwareLoading::test_load_overwrites_no_environment_variable[alone]"
+
+REFUSES = "refuses_by_an_abort"
+"""A right plugin whose software ends the process where a variable has a value that it does not know."""
 
 NEED_THE_PACKAGE = ("package_is_not_named", "detect_needs_the_package")
 
@@ -227,14 +246,20 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the suite's evidence for each test that ran, by its id; empty if it passed."""
     folder = tmp_path_factory.mktemp("plugins")
     put(folder, "right", RIGHT)
+    put(
+        folder,
+        REFUSES,
+        RIGHT.replace("        import torch\n", f"        import os; {ABORTS}\n        import torch\n", 1),
+    )
     for name in WRONG:
         put(folder, name, source(name))
     (folder / "conftest.py").write_text("from tests.forks.suite import fork_runs\n\nfork_runs()\n")
-    classes = [f"class Test_{name}(C0):\n    backend = {name!r}\n" for name in ("right", *WRONG)]
+    classes = [f"class Test_{name}(C0):\n    backend = {name!r}\n" for name in ("right", REFUSES, *WRONG)]
     file = folder / "test_levels.py"
     file.write_text("\n\n".join(["from northbridge_conformance.levels import C0\n", *classes]))
     tests = {f"Test_{name}::Test{fault.found_by}" for name, fault in WRONG.items()}
     tests |= {f"Test_right::Test{fault.found_by}" for fault in WRONG.values()}
+    tests.add(f"Test_{REFUSES}::{OVERWRITES}")
     options = ("-c", os.devnull, "-q", "-p", JUDGES[0], "-p", "no:cacheprovider", "--junitxml=found.xml")
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *(f"{file}::{test}" for test in sorted(tests))],
@@ -263,6 +288,10 @@ def test_a_wrong_plugin_is_found_out_and_the_vendor_reads_why(name: str, said: d
 @pytest.mark.parametrize("test", sorted({fault.found_by for fault in WRONG.values()}))
 def test_a_right_plugin_passes_it(test: str, said: dict[str, str]) -> None:
     assert said[f"Test_right::Test{test}"] == ""
+
+
+def test_refusal_by_an_abort_overwrites_nothing(said: dict[str, str]) -> None:
+    assert said[f"Test_{REFUSES}::{OVERWRITES}"] == ""
 
 
 def test_what_its_classes_stand_on_costs_a_plugin_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
