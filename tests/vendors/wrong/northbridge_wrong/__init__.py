@@ -12,6 +12,7 @@ import northbridge_wrong.graphs
 import northbridge_wrong.image_loaders
 import northbridge_wrong.memory
 import northbridge_wrong.operations
+import northbridge_wrong.operator_claims
 import northbridge_wrong.optimizers
 import northbridge_wrong.plugin
 import northbridge_wrong.precision
