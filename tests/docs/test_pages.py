@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 from tests.core.command import beside, northbridge
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 import northbridge_hpu
 import northbridge_sdaa
-from northbridge.capabilities import LEVEL_CLAIMS, Capabilities, Claim
+from northbridge.capabilities import FACTS, LEVEL_CLAIMS, Capabilities, Claim
 from northbridge.cli.app import app
 from northbridge.diagnostics.environment import SHOWN
 from northbridge.processes.endings import this_machine
@@ -111,6 +112,19 @@ def test_a_hang_is_told_as_the_page_shows(tmp_path: Path) -> None:
 
     assert shows(run.stdout, shown), run.stdout
     assert run.exit_code == 1
+
+
+# --- docs/backend-interfaces.md
+
+
+def test_the_page_says_of_each_claim_what_its_denial_does() -> None:
+    page = PAGES["docs/backend-interfaces.md"].read_text()
+    table = page.partition("| claims | if you say no |\n")[2].partition("\n\n")[0]
+    told = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])]
+
+    assert {name: told.count(name) for name in told} == {
+        each.name: 2 if each.name == "float64" else 1 for each in fields(Capabilities) if each.name not in FACTS
+    }
 
 
 # --- docs/prove-your-backend.md
