@@ -74,6 +74,10 @@ class PluginContractError(PluginError):
     """The plugin's ``contract.toml`` cannot be read, or contradicts itself."""
 
 
+class PluginClaimError(PluginError):
+    """The plugin's claims name an operator that torch does not have."""
+
+
 class SoftwareMissingError(BackendError):
     """The plugin is installed, the vendor's software is not."""
 

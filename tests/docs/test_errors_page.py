@@ -24,6 +24,7 @@ PRODUCED = {
     "PluginAPIError": "northbridge.get('newer_api')",
     "PluginNameError": "northbridge.get('other_name')",
     "PluginContractError": "contract_of(northbridge.get('contract_misspelt'), who=describe('contract_misspelt'))",
+    "PluginClaimError": "reject_unknown_operators('acme', ['lstmm'])",
     "SoftwareMissingError": "northbridge.load('load_needs_software')",
     "SoftwareLoadError": "northbridge.load('load_raises')",
     "BuildError": "find_compiler({'PATH': ''})",
@@ -76,6 +77,7 @@ from northbridge.discovery import present
 from northbridge.discovery.installed import describe
 from northbridge.launch.cluster import Run, check_environment
 from northbridge_conformance.report.report import Report
+from northbridge_conformance.tests.device.claimed_operators import reject_unknown_operators
 from northbridge.contract import contract_of, reject_broken
 from northbridge.lightning.accelerators.accelerator import load_with_hardware
 from northbridge.lightning.connector.choices import choose_auto

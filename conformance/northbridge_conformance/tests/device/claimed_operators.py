@@ -41,7 +41,7 @@ def known_operators() -> frozenset[str]:
 
 
 def reject_unknown_operators(backend: str, names: Collection[str]) -> None:
-    """Raise :class:`northbridge.PluginError` for the first of ``names`` that is not an operator of this torch."""
+    """Raise :class:`northbridge.PluginClaimError` for the first of ``names`` that is not an operator of this torch."""
     known = known_operators()
     for name in names:
         if name in known:
@@ -51,7 +51,7 @@ def reject_unknown_operators(backend: str, names: Collection[str]) -> None:
             bare = bare.removeprefix(prefix)
         near = get_close_matches(bare.lower().replace(".", "_"), known, 1)
         fix = f"did you mean {near[0]!r}?" if near else "use the name of the function that a user calls"
-        raise northbridge.PluginError(
+        raise northbridge.PluginClaimError(
             f"backend {backend!r}: Capabilities(operators=…) names {name!r}, which is not an operator of"
             f" torch {torch.__version__}. Fix: {fix}",
             backend=backend,

@@ -150,7 +150,7 @@ def test_every_operator_that_torch_shows_is_known() -> None:
     ],
 )
 def test_unknown_operator_is_told_with_what_was_meant(name: str, fix: str) -> None:
-    with pytest.raises(northbridge.PluginError) as error:
+    with pytest.raises(northbridge.PluginClaimError) as error:
         reject_unknown_operators("acme", ["asin", name])
 
     assert str(error.value) == (
