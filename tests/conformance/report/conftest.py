@@ -252,7 +252,9 @@ def partial() -> Report:
     """A real chip that denies two operators, loosens one, and lacks device checks."""
     claims = {"operators.lstm": "no", "operators.gru": "no", "operators.asin": "yes", "device_checks": "no"}
     found = {
-        name: ClaimResult(answer=answer, reason="its table has 12 bits", finding="refused", tests=3)
+        name: ClaimResult.model_validate(
+            {"answer": answer, "reason": "its table has 12 bits", "finding": "refused", "tests": 3}
+        )
         for name, answer in claims.items()
     }
     report = report_of(passing(), simulated=False)

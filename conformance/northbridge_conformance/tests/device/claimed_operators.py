@@ -106,7 +106,8 @@ class OperatorWatch(TorchFunctionMode):
     def _compare(self, name: str, claim: Within, call: partial[Any]) -> Any:
         given = tree_map_only(Tensor, lambda each: each.detach().to("cpu", copy=True), (call.args, call.keywords))
         result = call()
-        if torch.jit.is_tracing():  # the comparison would be recorded
+        jit: Any = torch.jit  # untyped
+        if jit.is_tracing():  # the comparison would be recorded
             return result
         args, named = tree_map_only(torch.device, lambda _: torch.device("cpu"), given)
         with torch.no_grad():
@@ -149,8 +150,9 @@ class MovedResults(TorchFunctionMode):
         if args and result is args[0]:  # an operator in place: others hold its result, too
             result.data.copy_(_move(result.data, bound))
             return result
+        moved: Any = _Moved  # torch's apply is untyped
         return tree_map_only(
-            Tensor, lambda each: _Moved.apply(each, bound) if each.is_floating_point() else each, result
+            Tensor, lambda each: moved.apply(each, bound) if each.is_floating_point() else each, result
         )
 
 
