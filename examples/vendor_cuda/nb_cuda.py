@@ -25,5 +25,7 @@ class CUDABridge(northbridge.Bridge):
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
     dtypes = dict.fromkeys(("bfloat16", "bfloat16_range", "float16", "float64", "int64"), northbridge.yes)
-    claims = northbridge.Capabilities.of_level("C3", auto=False, **dtypes)
+    coarse = northbridge.Within(5e-3, "cuDNN reads ten bits of each factor: torch.backends.cudnn.allow_tf32")
+    recurrent = dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), coarse)
+    claims = northbridge.Capabilities.of_level("C3", auto=False, operators=recurrent, **dtypes)
     return northbridge.Backend("nb_cuda", CUDADevice(), NCCL(), CUDABridge(), claims)
