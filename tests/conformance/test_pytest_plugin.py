@@ -17,11 +17,14 @@ import pytest
 import northbridge
 from northbridge import Capabilities, no, yes
 from northbridge_conformance.suite import Suite, shows
+from northbridge_conformance.tests.device.claimed_operators import PROPERTY
 from northbridge.errors import UnsupportedError
 
 northbridge.get("cpu_sim")
 backend = northbridge.discovery.declared._declared["cpu_sim"]
-object.__setattr__(backend, "capabilities", Capabilities(views=yes, float16=no("it has no such unit")))
+object.__setattr__(backend, "capabilities", Capabilities(
+    views=yes, float16=no("it has no such unit"), operators={"lstm": no("it has no cell")}
+))
 
 
 class TestSample(Suite):
@@ -47,6 +50,16 @@ class TestSample(Suite):
     @shows("float16")
     def test_denied_and_wrong(self):
         raise AssertionError("wrong numbers")
+
+    @pytest.fixture
+    def called(self, request):
+        request.node.user_properties.append((PROPERTY, "operators.lstm"))
+
+    def test_denied_operator_is_refused(self, called):
+        raise UnsupportedError("it raised", capability="operators.lstm")
+
+    def test_denied_operator_works(self, called):
+        pass
 
     @shows("barrier")
     def test_unknown_and_works(self):
@@ -178,6 +191,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     [
         ("claimed_and_works", "PASSED"),
         ("claimed_and_fails", "FAILED"),
+        ("denied_operator_is_refused", "PASSED"),
+        ("denied_operator_works", "FAILED"),
         ("denied_and_refused", "PASSED"),
         ("denied_and_works", "FAILED"),
         ("denied_and_wrong", "FAILED"),
