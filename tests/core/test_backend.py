@@ -38,8 +38,9 @@ class Nameless(northbridge.Collective): ...
     [
         *(
             (part, "nonsense", f"{part} must be a northbridge.{part.capitalize()}, found 'nonsense'")
-            for part in ("device", "collective", "bridge", "capabilities", "acceleration")
+            for part in ("device", "bridge", "capabilities", "acceleration")
         ),
+        ("collective", "nonsense", "collective must be a northbridge.Collective or None, found 'nonsense'"),
         ("device", PlainDevice, f"device must be a northbridge.Device, found {PlainDevice!r}"),
         ("device", Typeless(), 'Typeless needs type = "…"'),
         ("collective", Nameless(), 'Nameless needs name = "…"'),
@@ -68,6 +69,45 @@ def test_cards_abilities_are_its_claims_corrected() -> None:
 
     assert (present.bfloat16, present.float16.reason) == (northbridge.yes, "the first generation has none")
     assert backend.capabilities.float16 == northbridge.yes
+
+
+class TestNoCollective:
+    """A chip without a communication library trains on one device."""
+
+    def test_claims_of_several_ranks_are_denied(self) -> None:
+        own = northbridge.no("it lacks scatter")
+
+        backend = make_backend(collective=None, capabilities=northbridge.Capabilities.of_level("C2", sharding=own))
+
+        claims = backend.capabilities.claims()
+        assert [
+            claims[name].reason for name in ("sum_all_reduce", "barrier", "ddp_averaging", "fsdp", "deepspeed")
+        ] == ["it has no communication library"] * 5
+        assert (claims["fit"], claims["sharding"]) == (northbridge.yes, own)
+
+    def test_claimed_sum_is_an_error(self) -> None:
+        with pytest.raises(ValueError, match="sum_all_reduce is claimed") as caught:
+            make_backend(collective=None, capabilities=northbridge.Capabilities.of_level("C3"))
+
+        assert str(caught.value) == (
+            "Backend('tested', …): sum_all_reduce is claimed, but collective is None. Fix:"
+            " northbridge.HostCollective(), or no such claim"
+        )
+
+    def test_require_collective_names_host_collective(self) -> None:
+        with pytest.raises(northbridge.UnsupportedError) as caught:
+            make_backend(collective=None).require_collective()
+
+        assert caught.value.capability == "collective"
+        assert str(caught.value) == (
+            "'tested' has no communication library, which several ranks and strategy='ddp' need. Fix: devices=1 and no"
+            " strategy, or northbridge.HostCollective() in its plugin"
+        )
+
+    def test_library_is_returned(self) -> None:
+        collective = northbridge.HostCollective()
+
+        assert make_backend(collective=collective).require_collective() is collective
 
 
 def test_what_crosses_is_found_anew_on_the_other_side(install: Install) -> None:

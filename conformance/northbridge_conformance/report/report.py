@@ -77,6 +77,8 @@ class BackendFacts(_Facts):
     """The torch device type."""
 
     collective: str = ""
+    """The communication library's name; empty if the chip has none."""
+
     simulated: bool = False
     devices: Number = 0
     """The number of devices on this machine."""

@@ -37,6 +37,8 @@ class BackendRow:
     cards: int | None = None
     """Number of cards behind the devices, for chips with several devices on a card."""
     simulated: bool | None = None
+    alone: bool = False
+    """True if it has no communication library, so that it trains on one device."""
     reason: str = ""
 
     @property
@@ -162,6 +164,7 @@ def _row(claim: Claimed, reply: Reply | None) -> BackendRow:
         devices=reply.facts.get("devices"),
         cards=reply.facts.get("cards"),
         simulated=reply.facts.get("simulated"),
+        alone=reply.facts.get("alone", False),
         reason=reason,
     )
 
@@ -183,7 +186,9 @@ def _judge(claim: Claimed, reply: Reply) -> tuple[BackendStatus, str]:
         return "timed out", error
     if error:
         return "broken", error
-    return "ready", torch_import.tell_of(reply.facts["package"]) if reply.facts.get("switches_off") else ""
+    alone = ["it has no communication library: it trains on one device"] if reply.facts.get("alone") else []
+    switched = [torch_import.tell_of(reply.facts["package"])] if reply.facts.get("switches_off") else []
+    return "ready", "; ".join([*alone, *switched])
 
 
 def _contract_report(facts: dict[str, Any]) -> ContractReport:

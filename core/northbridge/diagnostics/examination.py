@@ -140,7 +140,8 @@ def _states(backend: Backend, report: Reporter) -> dict[str, object]:
         report.begin("load", cards=counted_cards(backend, range(devices), total=devices))
     except NorthbridgeError as error:
         return _problem(error)
-    return {"loadable": True, "package": None if capabilities.simulated else backend.bridge.package}
+    alone = backend.collective is None
+    return {"loadable": True, "alone": alone, "package": None if capabilities.simulated else backend.bridge.package}
 
 
 def _problem(error: NorthbridgeError) -> dict[str, object]:

@@ -48,8 +48,11 @@ def train(
     ended: dict[str, tuple[SelfTest, ...]] = {}
     for report in reports:
         devices = (report.states.devices or 0) if report.states.status == "ready" else 0
+        most = 1 if report.states.alone else 2
         # One after the other: a card serves one process.
-        trainings = [_train(queue, report, namespace, cards, load_seconds) for cards in (1, 2) if cards <= devices]
+        trainings = [
+            _train(queue, report, namespace, cards, load_seconds) for cards in (1, 2) if cards <= min(devices, most)
+        ]
         ended[report.states.name] = tuple(trainings)
     return ended
 

@@ -123,7 +123,8 @@ def _load(backend: Backend) -> None:
         contract = contract_of(backend, who=describe(backend.name))
         if contract is not None:
             reject_broken(contract)
-        backend.collective.register()
+        if backend.collective is not None:
+            backend.collective.register()
     except (NorthbridgeError, KeyboardInterrupt):
         raise
     except ModuleNotFoundError as error:

@@ -58,7 +58,7 @@ def declare(name: str) -> dict[str, object]:
         "name": backend.name,
         "api": [backend.api, northbridge.API_VERSION],
         "type": repr(backend.device.type),
-        "collective": repr(backend.collective.name),
+        "collective": repr(getattr(backend.collective, "name", None)),
         "package": backend.bridge.package,
         "capabilities": first,
         "capabilities again": _claims(again.capabilities),

@@ -176,7 +176,7 @@ def describe(name: str) -> dict[str, object]:
         "backend": {
             "api": backend.api,
             "device": backend.device.type,
-            "collective": backend.collective.name,
+            "collective": backend.collective.name if backend.collective is not None else "",
             "simulated": capabilities.simulated,
             "devices": devices,
             "label": label,

@@ -208,7 +208,7 @@ class CollectiveReductions(Ranks):
     def test_all_reduce_is_exact_or_raises(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
     ) -> None:
-        name, missing = f"{word} of {dtype}", northbridge.load(backend).collective.missing_reductions
+        name, missing = f"{word} of {dtype}", northbridge.load(backend).require_collective().missing_reductions
         if may_reject(claimed, dtype) and rejections(ranks, name):
             return
         if word in missing:
@@ -234,7 +234,7 @@ class CollectiveReductions(Ranks):
     def test_min_and_max_keep_the_full_precision_of_the_dtype(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
     ) -> None:
-        if word not in northbridge.load(backend).collective.missing_reductions:
+        if word not in northbridge.load(backend).require_collective().missing_reductions:
             self.check_digits(ranks, devices, claimed, word, dtype)
 
     def check_digits(self, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str) -> None:
@@ -250,7 +250,7 @@ class CollectiveReductions(Ranks):
     def test_average_by_the_library_is_exact_or_raises(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, dtype: str
     ) -> None:
-        name, averages = f"average of {dtype}", northbridge.load(backend).collective.averages
+        name, averages = f"average of {dtype}", northbridge.load(backend).require_collective().averages
         exact = expected("sum", dtype, devices)
 
         if not ((may_reject(claimed, dtype) or not averages) and rejections(ranks, name)):
@@ -297,7 +297,7 @@ class CollectiveReductions(Ranks):
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
     ) -> None:
         name = f"{word} of no numbers, {dtype}"
-        missing = northbridge.load(backend).collective.missing_reductions
+        missing = northbridge.load(backend).require_collective().missing_reductions
         if not ((word in missing or may_reject(claimed, dtype)) and rejections(ranks, name)):
             assert results_of(ranks, name) == [[True, True]] * devices
 

@@ -67,15 +67,15 @@ def meet(scenario: Scenario, timeout: timedelta = LIMIT, until: Callable[[], Non
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     backend = northbridge.load(scenario.accelerator)
     device = backend.device.root(rank)
-    found = Rank(rank, ranks, device, backend.device, backend.collective)
+    collective = backend.require_collective()
+    found = Rank(rank, ranks, device, backend.device, collective)
     if not dist.is_initialized():
         backend.bridge.prepare_rank(index=rank, local_rank=rank, world_size=ranks)
         backend.device.select(rank)
         until()
-        collective = backend.collective
         store = process_group.meet(collective, rank=rank, world_size=ranks, timeout=timeout, device=device)
         process_group.start(collective, rank=rank, world_size=ranks, timeout=timeout, device=device, store=store)
-        backend.collective.assert_carries(device)
+        collective.assert_carries(device)
         atexit.register(_leave)
     return found
 

@@ -244,5 +244,5 @@ class Refusals(NamespaceSuite):
 
         own = northbridge.get(backend)
         assert found["type"] == "CollectiveError"
-        assert f"{own.device.type!r} needs {own.collective.name!r}" in found["message"]
+        assert f"{own.device.type!r} needs {own.require_collective().name!r}" in found["message"]
         assert group in found["message"]

@@ -107,7 +107,7 @@ def _uneven(backend: str, device: torch.device) -> dict[str, float]:
     synchronize(layer, backend)
     found, gradient = normalize(layer, images[parts].to(device), wanted[parts].to(device))
     assert layer.weight.grad is not None
-    total = get(backend).collective.all_reduce(layer.weight.grad.clone())
+    total = get(backend).require_collective().all_reduce(layer.weight.grad.clone())
     pairs = {
         "outputs": (found, expected[parts]),
         "gradients": (gradient, its_gradient[parts]),

@@ -96,6 +96,8 @@ class Declaration(PluginSuite):
     def test_collective_is_a_valid_torch_name(self, declared: dict[str, Any]) -> None:
         found = literal_eval(declared["collective"])
 
+        if found is None:  # the chip has no communication library
+            return
         assert isinstance(found, str)
         assert is_wellformed(found)  # torch.distributed writes names in lower case
         assert found not in ("fake", "gloo", "undefined")  # these do not carry a chip's tensors

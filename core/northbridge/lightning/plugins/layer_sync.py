@@ -61,7 +61,7 @@ class SyncBatchNorm(_BatchNorm):
         self._check_input_dim(input)
         wide = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
         normalized, mean, variance, count = _Normalize.apply(  # type: ignore[no-untyped-call]  # torch's
-            wide, self.eps, get(self.backend_name).collective, self.process_group
+            wide, self.eps, get(self.backend_name).require_collective(), self.process_group
         )
         self._note(mean, variance, count)
         if self.weight is not None:

@@ -25,6 +25,7 @@ class _DDPMixin(_ParallelMixin):
     _needs = (*OF_SEVERAL_RANKS, "ddp_averaging")
 
     def _configure_launcher(self) -> None:
+        self.backend.require_collective()
         if self._start_method in ("fork", "forkserver"):
             what = f"{self.backend.name!r} cannot fork ranks"
             reject_denied(self.backend, "fork", what, "strategy='ddp_spawn', or 'ddp' in a script")
@@ -34,7 +35,7 @@ class _DDPMixin(_ParallelMixin):
 
     def _setup_distributed(self) -> None:
         super()._setup_distributed()
-        self._ddp_kwargs = {**self.backend.collective.ddp_options(), **self._ddp_kwargs}
+        self._ddp_kwargs = {**self.backend.require_collective().ddp_options(), **self._ddp_kwargs}
 
     def determine_ddp_device_ids(self) -> None:
         """Return None: with device ids, Lightning enters a CUDA stream. A module on one device does not need them."""
@@ -95,11 +96,12 @@ def _under_another_name(hook: Any) -> Any:
 def reject_uncarried(backend: Backend, module: torch.nn.Module, options: Mapping[str, Any]) -> None:
     """Raise :class:`CollectiveError` for a tensor of ``module`` that DDP would send but the library cannot."""
     ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # torch's list of what DDP ignores
+    library = backend.require_collective()
     for kind, name, tensor in tensors_of(module):
         is_sent = name not in ignored and (kind == "parameter" or options.get("broadcast_buffers", True))
-        if is_sent and not backend.collective.carries(tensor.dtype):
+        if is_sent and not library.carries(tensor.dtype):
             dtype = str(tensor.dtype).removeprefix("torch.")
             more = ", or DDPStrategy(broadcast_buffers=False)" if kind == "buffer" else ""
             raise CollectiveError(
-                f"{backend.collective.name!r} cannot send the {kind} {name!r}: it is {dtype}. Fix: another dtype{more}"
+                f"{library.name!r} cannot send the {kind} {name!r}: it is {dtype}. Fix: another dtype{more}"
             )

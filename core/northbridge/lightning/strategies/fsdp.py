@@ -33,6 +33,7 @@ class _FSDPMixin(_ShardedMixin):
         return bool(self._state_dict_type == "sharded")
 
     def _configure_launcher(self) -> None:
+        self.backend.require_collective()
         reject_unsupported(self.backend, "fsdp")  # also for one rank
         super()._configure_launcher()
 
@@ -54,7 +55,7 @@ class _FSDPMixin(_ShardedMixin):
 
     def _reject_module(self, module: torch.nn.Module) -> None:
         reject_module(self.backend, module, self.root_device)
-        precision, library = self.mixed_precision_config, self.backend.collective
+        precision, library = self.mixed_precision_config, self.backend.require_collective()
         for dtype in filter(None, (precision and precision.param_dtype, precision and precision.reduce_dtype)):
             if not library.carries(dtype):
                 word = str(dtype).removeprefix("torch.")

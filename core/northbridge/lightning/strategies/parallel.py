@@ -24,6 +24,8 @@ from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, rejec
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
+    from northbridge.collective import Collective
+
 
 _RULE = "-" * 100
 
@@ -58,6 +60,7 @@ class _ParallelMixin(_ChipMixin):
     """The claims that a run of several ranks requires."""
 
     def _configure_launcher(self) -> None:
+        self.backend.require_collective()  # also for one rank
         if self.num_processes * self.num_nodes > 1:
             reject_unsupported(self.backend, *self._needs)
         self._process_group_backend = self._get_process_group_backend()
@@ -120,7 +123,7 @@ class _ParallelMixin(_ChipMixin):
         process_group.ignore_doubt_about_device()  # also if the user made the process group
         self._start_process_group()
         if torch.distributed.is_initialized():  # False if a test has replaced torch's functions
-            self.backend.collective.assert_carries(self.root_device)
+            self.backend.require_collective().assert_carries(self.root_device)
 
     def _start_process_group(self) -> None:
         if torch.distributed.is_initialized():
@@ -163,7 +166,7 @@ class _ParallelMixin(_ChipMixin):
 
     def _group(self, timeout: timedelta | None) -> dict[str, Any]:
         return {
-            "collective": self.backend.collective,
+            "collective": self.backend.require_collective(),
             "rank": self.global_rank,
             "world_size": self.world_size,
             "timeout": timeout,
@@ -172,8 +175,8 @@ class _ParallelMixin(_ChipMixin):
         }
 
     def _get_process_group_backend(self) -> str:
-        name: str = self.backend.collective.name
-        others: tuple[str, ...] = self.backend.collective.other_names
+        library: Collective = self.backend.require_collective()
+        name, others = library.name, library.other_names
         asked = self._process_group_backend
         if asked not in (None, name, *others):
             names = " or ".join(map(repr, (name, *others)))
@@ -196,7 +199,7 @@ class _ParallelMixin(_ChipMixin):
             )
         # Users often log values on the CPU, which the library cannot reduce.
         moved = tensor.detach().to(self.root_device) if tensor.device.type == "cpu" else tensor
-        reduced = self.backend.collective.all_reduce(moved, reduction_word(reduce_op), group)
+        reduced = self.backend.require_collective().all_reduce(moved, reduction_word(reduce_op), group)
         if moved is tensor:
             return reduced
         tensor.detach().copy_(reduced)  # detached: a tensor that requires a gradient cannot be written
@@ -204,7 +207,7 @@ class _ParallelMixin(_ChipMixin):
 
     def all_gather(self, tensor: Any, group: Any = None, sync_grads: bool = False) -> Any:
         """Gather a tensor from all ranks, as Lightning documents; also with a dtype that the library cannot send."""
-        collective = self.backend.collective
+        collective = self.backend.require_collective()
         arrived = super().all_gather(collective.as_carried(tensor), group, sync_grads)
         return collective.as_sent(arrived, like=tensor)
 
@@ -228,7 +231,7 @@ class _ParallelMixin(_ChipMixin):
     def barrier(self, *args: Any, **kwargs: Any) -> None:
         """Wait for the other ranks."""
         if torch.distributed.is_initialized():
-            self.backend.collective.barrier()
+            self.backend.require_collective().barrier()
 
     def on_exception(self, exception: BaseException) -> None:
         """Notify the other ranks of the failure, and add the dead ranks to ``exception``."""

@@ -148,7 +148,7 @@ class _ModelParallelMixin(_ShardedMixin):
 
     def _add_up_gradients(self, module: torch.nn.Module) -> None:
         # FSDP2 asks the library for averages. With this setting it divides the sum itself.
-        if self.backend.collective.averages:
+        if self.backend.require_collective().averages:
             return
         parts: Any = module.modules()
         for part in parts:

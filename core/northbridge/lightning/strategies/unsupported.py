@@ -120,7 +120,7 @@ def reject_to_add_sparse_gradients(backend: Backend, module: torch.nn.Module, de
     """Raise :class:`UnsupportedError` for a layer of ``module`` whose gradients the ranks cannot add up."""
     for layer in _with_sparse_gradients(module):
         if not has_kernel("c10d::allreduce_", "Sparse", device.type):
-            what = f"{layer}, but {backend.collective.name!r} cannot add up sparse gradients"
+            what = f"{layer}, but {backend.require_collective().name!r} cannot add up sparse gradients"
             _reject("", "sparse", what, _DENSE)
 
 
