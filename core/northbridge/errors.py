@@ -138,8 +138,8 @@ class CheckpointCodeError(CheckpointError, pickle.UnpicklingError):
     """A checkpoint needs code to load, but ``weights_only=True`` does not run code."""
 
 
-class CollectiveError(NorthbridgeError):
-    """A collective did not, or cannot, run on the chip's library."""
+class CollectiveError(NorthbridgeError, RuntimeError):
+    """A collective did not, or cannot, run on the chip's library. torch raises RuntimeError in these cases."""
 
 
 class ReductionError(CollectiveError, TypeError):

@@ -22,6 +22,7 @@ PYTHONS = {
     "WrongDeviceError": (ValueError,),
     "CheckpointError": (OSError,),
     "CheckpointCodeError": (pickle.UnpicklingError,),
+    "CollectiveError": (RuntimeError,),
     "ReductionError": (TypeError,),
     "ArgumentsError": (TypeError,),
     "ArgumentValueError": (ValueError,),
