@@ -66,12 +66,13 @@ class CountedGroup:
         self._alive = weakref.ref(process_group)
         self.name: str = process_group.group_name
         self.key: str = f"{self.name}/{life}"
-        self._ranks = _ranks_of(process_group)
+        known = _known_by_name(process_group)
+        self._ranks = _ranks_of(known)
         self._about = {
             "name": self.name,
             "life": life,
             "description": getattr(process_group, "group_desc", ""),
-            "library": _library_of(process_group),
+            "library": _library_of(known),
         }
         self._counts: dict[str, int] = {}
 
@@ -113,6 +114,16 @@ class CountedGroups:
         self._lives[name] = self._lives.get(name, 0) + 1
         found = self._last[name] = CountedGroup(process_group, self._lives[name])
         return found, True
+
+
+def _known_by_name(process_group: Any) -> Any:
+    """Return the group that torch knows by the name of ``process_group``, which may be the inner one of a library."""
+    from torch._C._distributed_c10d import _resolve_process_group
+
+    try:
+        return _resolve_process_group(process_group.group_name)
+    except (LookupError, RuntimeError):  # made in C++, or not completely made yet
+        return process_group
 
 
 def _ranks_of(process_group: Any) -> list[int] | None:
