@@ -61,6 +61,8 @@ tests/core/discovery/ standard
 tests/core/flight_recorder/ fast
     full recording/test_recorder.py
 tests/core/graphs/ standard
+tests/core/host_collective/ standard
+    fast test_collective.py
 tests/core/launch/ fast
     full test_parent_watch.py test_process_group.py::test_a_ test_process_group.py::test_timer
 tests/core/lightning/ standard

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from northbridge.graphs.callables import GraphedCallable as GraphedCallable
     from northbridge.graphs.capture import GraphWarning as GraphWarning
     from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
+    from northbridge.host_collective.collective import HostCollective as HostCollective
     from northbridge.lightning.blocks import compile_blocks as compile_blocks, shard_blocks as shard_blocks
     from northbridge.lightning.buckets import (
         BucketBatchSampler as BucketBatchSampler,

@@ -56,6 +56,12 @@ class Collective(ABC):
     Tensors of other dtypes are sent as bytes, so uint8 must be among them.
     """
 
+    device_type: str
+    """The torch device type that the library serves; :class:`northbridge.Backend` sets it."""
+
+    pins_memory: bool = False
+    """True if the chip claims ``pinned_memory``; :class:`northbridge.Backend` sets it."""
+
     def register(self) -> None:
         """Register :attr:`name` with torch. Called once, after ``Bridge.load()``; most vendors do it on import."""
 

@@ -1,0 +1,41 @@
+"""HostCollective: what it registers with torch, and which torch it needs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+from tests.core.conftest import make_backend
+
+import northbridge
+from northbridge import Capabilities, HostCollective, no, unknown, yes
+
+
+@pytest.mark.parametrize(("claim", "pinned"), [(yes, True), (unknown, False), (no("it has none"), False)], ids=str)
+def test_backend_tells_it_the_device_and_pinned_memory(claim: northbridge.Claim, pinned: bool) -> None:
+    collective = HostCollective()
+
+    make_backend(collective=collective, capabilities=Capabilities(pinned_memory=claim))
+
+    assert (collective.device_type, collective.pins_memory) == ("cpu", pinned)
+
+
+def test_register_serves_the_device_and_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(dist.Backend, "backend_list", [])
+    monkeypatch.setattr(dist.Backend, "register_backend", lambda name, make, **more: asked.update(more, name=name))
+    collective = HostCollective()
+    collective.device_type = "acme"
+
+    collective.register()
+
+    assert asked == {"name": "host", "devices": ["acme", "cpu"]}
+
+
+def test_older_torch_is_one_unsupported_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.3.1")
+
+    with pytest.raises(northbridge.UnsupportedError) as caught:
+        HostCollective().register()
+
+    assert str(caught.value) == "HostCollective needs torch 2.6 or later, found 2.3.1. Fix: upgrade torch"
