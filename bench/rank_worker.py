@@ -1,4 +1,7 @@
-"""A rank without Lightning: ``python -m bench.rank_worker DEVICE``, asked on its stdin as every other rank is."""
+"""A rank without Lightning, asked on its stdin as every other rank is.
+
+``python -m bench.rank_worker DEVICE [LIBRARY]``.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,7 @@ def _seconds(call: Callable[[], object], times: int, *, each: bool) -> float:
     return (ends[-1] - start) / times
 
 
-def main(device: str) -> None:
+def main(device: str, library: str = "simccl") -> None:
     """Do what this rank is asked; rank 0 answers."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", category=UserWarning)  # torch's, of a checkpoint that the next one replaces
@@ -132,7 +135,11 @@ def main(device: str) -> None:
 
         northbridge.load(device)
         torch.cpu_sim.set_device(rank)  # type: ignore[attr-defined]
-    dist.init_process_group("gloo" if device == "cpu" else "cpu:gloo,cpu_sim:simccl")
+        if library == northbridge.HostCollective.name:
+            host = northbridge.HostCollective()
+            host.device_type, host.pins_memory = device, True
+            host.register()
+    dist.init_process_group("gloo" if device == "cpu" else f"cpu:gloo,cpu_sim:{library}")
     made: dict[str, Callable[[], object]] = {}
     answers = Answers.capture_stdout()
     for question in questions():
@@ -148,4 +155,4 @@ def main(device: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
