@@ -40,10 +40,6 @@ class LazyDevice(northbridge.Device):
         return ()
 
 
-class LazyCollective(northbridge.Collective):
-    name = "none"
-
-
 class LazyBridge(northbridge.Bridge):
     def load(self) -> None:
         import torch._lazy.ts_backend
@@ -67,7 +63,6 @@ class LazyBridge(northbridge.Bridge):
 
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
-    alone = northbridge.no("torch's lazy device has no communication library")
     claims = northbridge.Capabilities.of_level(
         "C2",
         auto=False,
@@ -75,10 +70,5 @@ def northbridge_backend() -> northbridge.Backend:
         memory_stats=northbridge.no("it counts no memory"),
         pinned_memory=northbridge.no("torch knows no accelerator to pin memory for"),
         inference_mode=northbridge.no("views have no kernels there"),
-        sum_all_reduce=alone,
-        broadcast=alone,
-        all_gather=alone,
-        barrier=alone,
-        ddp_averaging=alone,
     )
-    return northbridge.Backend("lazy", LazyDevice(), LazyCollective(), LazyBridge(), claims)
+    return northbridge.Backend("lazy", LazyDevice(), None, LazyBridge(), claims)
