@@ -109,7 +109,10 @@ class HostCall:
         copy = as_bytes.view(tensor.dtype).view(tensor.shape)
         if sent:
             with torch.no_grad():
-                copy.copy_(tensor)
+                try:
+                    copy.copy_(tensor)
+                except RuntimeError:  # torch's lazy device copies to new tensors alone
+                    copy.copy_(tensor.cpu())
         if arrives:
             self._arriving.append((tensor, copy))
         return copy if is_carried else as_bytes
