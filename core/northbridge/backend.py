@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from northbridge.acceleration import Acceleration
 from northbridge.bridge import Bridge
@@ -82,8 +83,8 @@ class Backend:
                     " northbridge.HostCollective(), or no such claim"
                 )
         denied = no("it has no communication library")
-        unsaid = [name for name in _CLAIMS_OF_RANKS if not claims[name].denied]
-        return replace(self.capabilities, **dict.fromkeys(unsaid, denied))
+        unsaid: dict[str, Any] = {name: denied for name in _CLAIMS_OF_RANKS if not claims[name].denied}
+        return replace(self.capabilities, **unsaid)
 
     def require_collective(self) -> Collective:
         """Return the communication library. Raises :class:`UnsupportedError` if the chip has none."""

@@ -31,7 +31,7 @@ def train(kind: str, chip: str) -> str:
     backend.device.select(rank)
     here = backend.device.root(rank)
     timeout = timedelta(seconds=TIMEOUT_S)
-    backend.collective.initialize(rank=rank, world_size=size, timeout=timeout, device=here)
+    backend.require_collective().initialize(rank=rank, world_size=size, timeout=timeout, device=here)
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)).to(here)
     model: Any = fully_shard(net) if kind == "fsdp2" else DistributedDataParallel(net)

@@ -154,7 +154,7 @@ def test_fewer_npus_than_named_are_refused() -> None:
 
 @pytest.fixture
 def collective() -> northbridge.Collective:
-    return northbridge.get("npu").collective
+    return northbridge.get("npu").require_collective()
 
 
 def test_two_libraries_run_on_the_chip(collective: northbridge.Collective) -> None:
@@ -199,7 +199,7 @@ def test_both_libraries_of_the_name_keep_their_chips() -> None:
     pytest.importorskip("northbridge_hpu", reason="Northbridge without its own backends")
     ascend, habana = northbridge.get("npu"), northbridge.get("hpu")
 
-    assert ascend.collective.name == habana.collective.name == "hccl"
+    assert ascend.require_collective().name == habana.require_collective().name == "hccl"
     assert (ascend.device.type, habana.device.type) == ("npu", "hpu")
-    assert habana.collective.other_names == ()
+    assert habana.require_collective().other_names == ()
     assert ascend.bridge.package != habana.bridge.package

@@ -125,19 +125,19 @@ class TestXCCL:
         monkeypatch.setattr(torch.distributed, "init_process_group", init_process_group)
         device = torch.device("xpu", 3)
 
-        tiles.collective.initialize(rank=0, world_size=1, timeout=timedelta(seconds=9), device=device)
+        tiles.require_collective().initialize(rank=0, world_size=1, timeout=timedelta(seconds=9), device=device)
 
         assert asked == [("xccl", False)]
 
     def test_a_dtype_that_it_lacks_travels_as_bytes(self, tiles: northbridge.Backend) -> None:
-        assert tiles.collective.as_carried(torch.tensor([1, 2], dtype=torch.int16)).dtype == torch.uint8
-        assert tiles.collective.carries(torch.bfloat16)
+        assert tiles.require_collective().as_carried(torch.tensor([1, 2], dtype=torch.int16)).dtype == torch.uint8
+        assert tiles.require_collective().carries(torch.bfloat16)
 
     def test_a_group_over_gloo_is_refused(self, tiles: northbridge.Backend, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.distributed, "get_backend_config", lambda _group: "cpu:gloo,xpu:gloo")
 
         with pytest.raises(northbridge.CollectiveError, match="'xpu' needs 'xccl', but the process group uses 'gloo'"):
-            tiles.collective.assert_carries(torch.device("xpu", 0))
+            tiles.require_collective().assert_carries(torch.device("xpu", 0))
 
 
 class TestWithoutIntel:

@@ -190,9 +190,8 @@ class HostWork(Work):
 
     def get_future(self) -> Future[Any]:
         """Return the future of the results, which a thread of Gloo's copies to the chip."""
-        if self._future is None:
-            self._future = self._gloo.get_future().then(self._finish)
-        return self._future
+        future = self._future = self._future or self._gloo.get_future().then(self._finish)
+        return future
 
     def _finish(self, ended: Future[Any]) -> list[Tensor]:
         with self._call:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import AllreduceCoalescedOptions
+from torch._C._distributed_c10d import AllgatherOptions, AllreduceCoalescedOptions
 
 from northbridge.errors import UnsupportedError
 from northbridge.host_collective.copies import HostBuffers, HostCall, HostWork, HostWorks
@@ -35,7 +35,7 @@ class HostGroup(dist.ProcessGroup):
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, *, pinned: bool = False) -> None:
-        super().__init__(rank, size)
+        super().__init__(rank, size)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]  # with a store it is no subclass
         self._buffers = HostBuffers(pinned=pinned)
         self._together: list[HostWork] | None = None
         self._name = self._description = ""
@@ -116,21 +116,21 @@ class HostGroup(dist.ProcessGroup):
         """Gather the ranks' tensors into a list."""
         with self._call("all_gather") as call:
             copies = [call.receive(each) for each in outputs]
-            begun = self._inner.allgather(copies, call.send(inputs), opts or dist.AllgatherOptions())
+            begun = self._inner.allgather(copies, call.send(inputs), opts or AllgatherOptions())
         return self._begun(begun, call, outputs[0])
 
     def all_gather_single(self, output: Tensor, given: Tensor, opts: Any = None) -> HostWork:
         """Gather the ranks' tensors into one."""
         with self._call("all_gather_into_tensor") as call:
             into, sent = *call.receive([output]), *call.send([given])
-            begun = _all_gather(self._inner, into, sent, opts or dist.AllgatherOptions())
+            begun = _all_gather(self._inner, into, sent, opts or AllgatherOptions())
         return self._begun(begun, call, [output])
 
     def allgather_into_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> HostWork:
         """Gather the ranks' tensors into one each."""
         with self._call("all_gather_into_tensor_coalesced") as call:
             copies = call.receive(outputs), call.send(inputs)
-            begun = self._inner.allgather_into_tensor_coalesced(*copies, opts or dist.AllgatherOptions())
+            begun = self._inner.allgather_into_tensor_coalesced(*copies, opts or AllgatherOptions())
         return self._begun(begun, call, outputs)
 
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> HostWork:
@@ -155,7 +155,8 @@ class HostGroup(dist.ProcessGroup):
         return self._begun(begun, call, outputs)
 
     if _IS_OLD:
-        _allgather_base, _reduce_scatter_base = all_gather_single, reduce_scatter_single
+        _allgather_base: Any = all_gather_single
+        _reduce_scatter_base: Any = reduce_scatter_single
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> HostWork:
         """Gather the ranks' tensors in one rank."""
@@ -219,7 +220,7 @@ class HostGroup(dist.ProcessGroup):
         raise UnsupportedError("HostCollective cannot split groups. Fix: new_group()", capability="collective")
 
     @property
-    def bound_device_id(self) -> None:
+    def bound_device_id(self) -> None:  # type: ignore[misc]
         """The device to which the group is bound: none."""
         if sys._getframe(1).f_code.co_name == "split_group":  # it would refuse with words about NCCL
             self.split_group()

@@ -79,7 +79,7 @@ class TestCollective:
 
         monkeypatch.setattr(torch.distributed, "init_process_group", init_process_group)
 
-        gpus.collective.initialize(rank=0, world_size=1, timeout=None, device=torch.device("cuda", 1))
+        gpus.require_collective().initialize(rank=0, world_size=1, timeout=None, device=torch.device("cuda", 1))
 
         assert asked == [("nccl", torch.device("cuda", 1))]
 
@@ -89,7 +89,7 @@ class TestCollective:
         monkeypatch.setattr(torch.distributed, "get_backend_config", lambda _group: config)
         monkeypatch.setattr(torch.distributed, "get_world_size", lambda _group: 1)  # with others, ones are summed
 
-        gpus.collective.assert_carries(torch.device("cuda", 0))
+        gpus.require_collective().assert_carries(torch.device("cuda", 0))
 
         assert config == "cuda:nccl"
 
@@ -97,13 +97,13 @@ class TestCollective:
         monkeypatch.setattr(torch.distributed, "get_backend_config", lambda _group: "cpu:gloo,cuda:gloo")
 
         with pytest.raises(northbridge.CollectiveError, match="'cuda' needs 'nccl', but the process group uses 'gloo'"):
-            gpus.collective.assert_carries(torch.device("cuda", 0))
+            gpus.require_collective().assert_carries(torch.device("cuda", 0))
 
     def test_what_nccl_does_not_know_travels_as_bytes(self, gpus: northbridge.Backend) -> None:
         small, known = torch.tensor([1, 2], dtype=torch.int16), torch.tensor([1.0, 2.0], dtype=torch.bfloat16)
 
-        assert gpus.collective.as_carried(small).dtype == torch.uint8
-        assert gpus.collective.as_carried(known) is known
+        assert gpus.require_collective().as_carried(small).dtype == torch.uint8
+        assert gpus.require_collective().as_carried(known) is known
 
 
 CALLED = (

@@ -72,7 +72,7 @@ def test_it_is_given_a_timeout_and_no_device_or_options(monkeypatch: pytest.Monk
     asked: dict[str, Any] = {}
     monkeypatch.setattr(dist, "init_process_group", lambda *args, **kwargs: asked.update(kwargs, name=args[0]))
 
-    northbridge.get("sdaa").collective.initialize(
+    northbridge.get("sdaa").require_collective().initialize(
         rank=0, world_size=1, timeout=timedelta(minutes=2), device=torch.device("cpu")
     )
 
@@ -87,7 +87,7 @@ def test_the_chip_is_not_inferred_from_the_librarys_name() -> None:
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
         with pytest.raises(northbridge.CollectiveError, match="'sdaa' needs 'tccl', but"):
-            northbridge.get("sdaa").collective.assert_carries(torch.device("sdaa"))
+            northbridge.get("sdaa").require_collective().assert_carries(torch.device("sdaa"))
     finally:
         dist.destroy_process_group()
 

@@ -123,7 +123,7 @@ def test_the_plugin_that_was_asked_for_is_imported_and_no_other(install_here: In
     backend = northbridge.get("acme")
 
     assert vendors_imported() - before == {"northbridge_acme"}
-    parts = (backend.name, backend.device.type, backend.collective.name, backend.bridge.backend)
+    parts = (backend.name, backend.device.type, backend.require_collective().name, backend.bridge.backend)
     assert parts == ("acme", "acme", "accl", "acme")
     assert northbridge.get("acme") is backend
 

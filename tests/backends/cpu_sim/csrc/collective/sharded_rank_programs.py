@@ -34,7 +34,7 @@ import northbridge
 CHIP = northbridge.load("cpu_sim")
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 HERE = CHIP.device.root(RANK)
-AND_HOST = f"cpu:gloo,{CHIP.name}:{CHIP.collective.name}"
+AND_HOST = f"cpu:gloo,{CHIP.name}:{CHIP.require_collective().name}"
 STEPS = 4
 ROWS = 8  # of the whole batch
 
@@ -46,7 +46,7 @@ optimizer_state: Callable[..., dict[str, Any]] = get_optimizer_state_dict
 set_optimizer_state: Callable[..., None] = set_optimizer_state_dict
 
 
-def mesh_of_all(backend: str = CHIP.collective.name) -> DeviceMesh:
+def mesh_of_all(backend: str = CHIP.require_collective().name) -> DeviceMesh:
     """All ranks in one row. The group under it is made once, for all programs: torch makes no second one in safety."""
     if not dist.is_initialized():
         dist.init_process_group(backend, timeout=timedelta(seconds=60))
