@@ -170,3 +170,10 @@ def write_distribution(
     for path, text in written.items():
         (site / path).parent.mkdir(parents=True, exist_ok=True)
         (site / path).write_text(text)
+
+
+def write_plugin(site: Path, name: str, body: str) -> None:
+    """Write a plugin that counts two devices, unless ``body``, which stands before its hook, changes it."""
+    source = _plugin(name, bridge="def detect(self) -> int:\n        return 2", hook=f"{body}\n\n\n{_HOOK}").source
+    points = {_BACKENDS: {name: f"northbridge_{name}"}}
+    write_distribution(site, name, "1.0", points, {f"northbridge_{name}.py": source})

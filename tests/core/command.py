@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -71,10 +71,6 @@ def assert_children_end(arguments: list[str], environ: dict[str, str], alive: Pa
         assert run.stderr is not None
         said = run.stderr.read().decode()
         assert "Traceback" not in said, said
-
-
-def beside(site: Site, *folders: Path) -> Site:
-    return replace(site, folders=(*site.folders, *folders))
 
 
 def row(output: str, name: str) -> list[str]:

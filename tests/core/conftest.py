@@ -10,16 +10,18 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
+from tests.core import broken_plugins
 from tests.core.broken_plugins import PLUGINS
 from tests.scripts import run_python
 
@@ -42,6 +44,10 @@ class Site:
 
     folders: tuple[Path, ...]
     here: Path
+
+    def beside(self, *folders: Path) -> Site:
+        """Return a place that has what is in ``folders`` too."""
+        return replace(self, folders=(*self.folders, *folders))
 
     def environ(self, **more: str) -> dict[str, str]:
         """Return this process's environment, with the vendors found before anything else and ``more`` added."""
@@ -123,6 +129,31 @@ def copy_template(target: Path, name: str, chip: str = "") -> None:
     command = [sys.executable, "-m", "copier", "copy", "--quiet", "--defaults", *answers, str(TEMPLATE), str(target)]
     made = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert made.returncode == 0, made.stderr
+
+
+@pytest.fixture(scope="session")
+def without_lightning(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Everything that is installed here but Lightning, for Pythons that a test starts."""
+    folder, farm = tmp_path_factory.mktemp("hook"), tmp_path_factory.mktemp("packages")
+    (packages,) = (Path(each) for each in sys.path if (Path(each) / "lightning").is_dir())
+    for each in packages.iterdir():
+        if not re.match(r"lightning(-.*|_fabric.*)?$|pytorch_lightning", each.name):
+            (farm / each.name).symlink_to(each)
+    (folder / "sitecustomize.py").write_text(
+        f"import sys; sys.path[:] = [{str(farm)!r} if each == {str(packages)!r} else each for each in sys.path]"
+    )
+    return Site((folder,), folder)
+
+
+@pytest.fixture
+def write_plugin(without_lightning: Site, tmp_path: Path) -> Callable[[str, str], Site]:
+    """Install a plugin of one module, whose detect() finds two devices unless ``body`` says otherwise."""
+
+    def write_plugin(name: str, body: str) -> Site:
+        broken_plugins.write_plugin(tmp_path / "site", name, body)
+        return without_lightning.beside(tmp_path / "site")
+
+    return write_plugin
 
 
 @pytest.fixture

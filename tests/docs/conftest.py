@@ -2,5 +2,4 @@
 
 from __future__ import annotations
 
-from tests.core.conftest import install as install
-from tests.core.diagnostics.conftest import without_lightning as without_lightning
+from tests.core.conftest import install as install, without_lightning as without_lightning

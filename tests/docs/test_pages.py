@@ -6,7 +6,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from tests.core.command import beside, northbridge
+from tests.core.command import northbridge
 from tests.core.conftest import TEMPLATE, Install, Site
 from tests.core.flight_recorder.files import call_record, end_record, group_record, place_record, rank_record, write
 from tests.docs.page import PAGES, ROOT, samples, shows
@@ -77,7 +77,7 @@ def test_the_page_lists_the_variables_whose_values_are_told() -> None:
 
 def test_a_wrong_contract_is_told_as_the_page_shows(install: Install, without_lightning: Site) -> None:
     (shown,) = re.findall(r"```text\n(contracted: .*?)```", PAGES["docs/doctor.md"].read_text(), flags=re.S)
-    site = beside(without_lightning, *install("contracted").folders)
+    site = without_lightning.beside(*install("contracted").folders)
 
     run = northbridge(site, "doctor", "contracted", COLUMNS="100")
 

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from tests.core.command import Completed, backend, beside, flowing, northbridge, row
+from tests.core.command import Completed, backend, flowing, northbridge, row
 from tests.core.conftest import Install, Site
 
 from northbridge.lightning.versions import INSTALL
@@ -19,7 +19,7 @@ def run(install: Install, without_lightning: Site) -> Completed:
     """List an environment with a plugin for each thing that can be said about one."""
     site = install("acme", "hook_raises", "import_exits", "probe_crashes", "takes_cuda", "double_one", "double_two")
     return northbridge(
-        beside(without_lightning, *site.folders), "list", NORTHBRIDGE_DISABLE="cpu_sim,hook_raises,hpu,npu,sdaa,xpu"
+        without_lightning.beside(*site.folders), "list", NORTHBRIDGE_DISABLE="cpu_sim,hook_raises,hpu,npu,sdaa,xpu"
     )
 
 
@@ -60,7 +60,7 @@ class TestAnEnvironmentWithOneOfEach:
 
 
 def test_what_is_simply_not_there_is_no_error(install: Install, without_lightning: Site) -> None:
-    site = beside(without_lightning, *install("load_needs_software", "no_hardware").folders)
+    site = without_lightning.beside(*install("load_needs_software", "no_hardware").folders)
 
     run = northbridge(site, "list", "--json", _NORTHBRIDGE_DETECTED='{"no_hardware": {"devices": 8}}')
 
@@ -199,7 +199,7 @@ def _install_lightning(site: Site, version: str, folder: Path, body: str, name: 
     package.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (package / "__init__.py").write_text(body)
-    return beside(site, folder)
+    return site.beside(folder)
 
 
 def _fill_with_the_real_one(package: Path, version: str) -> None:

@@ -14,6 +14,7 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from tests.scripts import start_python
@@ -136,10 +137,7 @@ def test_the_rank_of_a_launcher_that_has_ended(tmp_path: Path, met: str, how: st
 
 
 def test_process_that_ends_during_the_look_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def vanish(*_: object, **__: object) -> str:
-        raise ProcessLookupError
-
-    monkeypatch.setattr(Path, "read_text", vanish)
+    monkeypatch.setattr(Path, "read_text", Mock(side_effect=ProcessLookupError))
 
     assert not parent_watch._is_running(os.getpid()) or not Path("/proc/self/stat").exists()
 

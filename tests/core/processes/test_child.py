@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from tests.core.command import NO_CHIP, Completed, assert_children_end, backend, beside, northbridge
+from tests.core import broken_plugins
+from tests.core.command import NO_CHIP, Completed, assert_children_end, backend, northbridge
 from tests.core.conftest import Site
-from tests.core.diagnostics.conftest import install_plugin
 
 from northbridge.processes.child import Queue, Reply, Stage, Stopped, ask
 
@@ -35,8 +35,8 @@ def listed(without_lightning: Site, tmp_path_factory: pytest.TempPathFactory) ->
     """The list of these plugins, each of which is asked in a child of its own."""
     folder = tmp_path_factory.mktemp("plugins")
     for name, body in PLUGINS.items():
-        install_plugin(folder / name, name, body)
-    site = beside(without_lightning, *(folder / name for name in PLUGINS))
+        broken_plugins.write_plugin(folder / name, name, body)
+    site = without_lightning.beside(*(folder / name for name in PLUGINS))
     return northbridge(site, "list", "--json", "--load-timeout", "6", NORTHBRIDGE_DETECT_TIMEOUT="1")
 
 
@@ -94,16 +94,22 @@ report.end(devices=2)
     assert reply == Reply({"loadable": True, "devices": 2})
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("asks", "number", "code"),
+    [
+        *((["list"], *each) for each in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9))),
+        (["doctor", "endless"], signal.SIGINT, 130),
+    ],
+)
 def test_the_end_of_the_command_is_the_end_of_what_it_asked(
-    write_plugin: Callable[[str, str], Site], tmp_path: Path, number: int, code: int
+    write_plugin: Callable[[str, str], Site], tmp_path: Path, asks: list[str], number: int, code: int
 ) -> None:
     alive = tmp_path / "alive"
     os.mkfifo(alive)
     site = write_plugin("endless", f"pipe = open({str(alive)!r}, 'w'); threading.Event().wait()")
     environ = {**os.environ, **NO_CHIP, "PYTHONPATH": os.pathsep.join(map(str, site.folders))}
 
-    assert_children_end(["list"], environ, alive, number, code)
+    assert_children_end(asks, environ, alive, number, code)
 
 
 _HANGS = "import threading; from northbridge.processes.child import Reporter; Reporter().begin('hang');"

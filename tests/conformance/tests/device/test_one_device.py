@@ -1,26 +1,51 @@
-"""What becomes of results in a dtype that the chip denies."""
+"""What becomes of results in a dtype that the chip denies; and operations, as they are drawn and compared."""
 
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
 
 import pytest
+import torch
 from tests.faults.wrong_backends import try_backend
+from torch import Tensor
 
 import northbridge
-from northbridge.discovery.declared import is_declared
+from northbridge_conformance.tests.device import operations
 from northbridge_conformance.tests.device.dtypes import warned_of_where_denied
 from northbridge_conformance.tests.device.one_device import reject_without, rejected_where_denied
+from northbridge_conformance.tests.device.operation import (
+    EXACT,
+    ROUNDED,
+    SUMMED,
+    Operation,
+    Tolerance,
+    flags,
+    floats,
+    given,
+    keep_ten_bits,
+    signs,
+    whole,
+)
+from northbridge_conformance.tests.device.operation_table import OPERATIONS
+from northbridge_conformance.tests.device.operations import allow_for_products, assert_near, compute, leaves_of
 from northbridge_conformance.verdict import Verdict
+
+DENIED = northbridge.no("it has no room")
+
+
+def claim(monkeypatch: pytest.MonkeyPatch, **claims: Any) -> None:
+    """Let the simulated chip claim this and nothing else."""
+    claimed, device = northbridge.Capabilities(**claims), northbridge.get("cpu_sim").device
+    monkeypatch.setattr(device, "capabilities", lambda _claimed: claimed, raising=False)
 
 
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> str:
     """A backend that denies one dtype, claims another, and says nothing of a third."""
-    northbridge.get("cpu_sim")
-    assert is_declared("cpu_sim")
-    claims = northbridge.Capabilities(float64=northbridge.no("it has no room"), float16=northbridge.yes)
-    monkeypatch.setattr(northbridge.get("cpu_sim").device, "capabilities", lambda _claimed: claims, raising=False)
+    claim(monkeypatch, float64=DENIED, float16=northbridge.yes)
     return "cpu_sim"
 
 
@@ -30,39 +55,28 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> str:
     ids=["wrong results", "the vendor's error"],
 )
 def test_result_of_a_denied_dtype_is_a_refusal(backend: str, error: Exception, words: str) -> None:
+    """Right results raise nothing, and neither are those of other dtypes refused."""
     told = rf"denies float64 \(it has no room\).*{words}"
 
     with pytest.raises(northbridge.UnsupportedError, match=told) as caught, rejected_where_denied(backend, "float64"):
         raise error
 
-    assert caught.value.capability == "float64"
-    assert caught.value.__cause__ is error
-
-
-@pytest.mark.parametrize("claim", ["float16", "int64"])
-@pytest.mark.parametrize("error", [AssertionError("1 is not 2"), RuntimeError("no such kernel")])
-def test_what_comes_of_a_dtype_that_is_not_denied_passes_through(backend: str, claim: str, error: Exception) -> None:
-    with pytest.raises(type(error), match=str(error)), rejected_where_denied(backend, claim):
-        raise error
-
-
-def test_right_results_in_a_dtype_that_is_denied_raise_nothing(backend: str) -> None:
+    assert (caught.value.capability, caught.value.__cause__) == ("float64", error)
     with rejected_where_denied(backend, "float64"):
-        found = 1
-
-    assert found == 1
+        computed = True
+    assert computed
+    for other in ("float16", "int64"):
+        with pytest.raises(type(error), match=str(error)), rejected_where_denied(backend, other):
+            raise error
 
 
 def test_argument_of_a_denied_dtype_is_refused(backend: str) -> None:
+    for other in ("float16", "int64"):
+        reject_without(backend, other)
     with pytest.raises(northbridge.UnsupportedError, match=r"denies float64 \(it has no room\)") as error:
         reject_without(backend, "float64")
 
     assert error.value.capability == "float64"
-
-
-@pytest.mark.parametrize("claim", ["float16", "int64"])
-def test_what_takes_a_dtype_that_is_not_denied_is_tried(backend: str, claim: str) -> None:
-    reject_without(backend, claim)
 
 
 def test_a_machine_with_one_device_forbids_no_test_of_one() -> None:
@@ -74,42 +88,25 @@ def test_a_machine_with_one_device_forbids_no_test_of_one() -> None:
     assert [result.id for result in found if result.verdict is not Verdict.PASS] == []
 
 
-CLAIMS = ("bfloat16", "bfloat16_range")
+Warned = partial[AbstractContextManager[None]]
+warned: Warned = partial(warned_of_where_denied, "cpu_sim", "bfloat16", "bfloat16_range")
 
 
-def claim(monkeypatch: pytest.MonkeyPatch, *, simulated: bool, bfloat16_range: northbridge.Claim) -> None:
-    claims = northbridge.Capabilities(simulated=simulated, bfloat16=northbridge.yes, bfloat16_range=bfloat16_range)
-    device = northbridge.get("cpu_sim").device
-    monkeypatch.setattr(device, "capabilities", lambda _claimed: claims, raising=False)
+@pytest.mark.parametrize(
+    ("simulated", "told"),
+    [(False, r"\(it has no room\), and its results differ"), (True, r"denies bfloat16_range \(it has no room\)")],
+)
+def test_chip_refuses_a_denied_range(monkeypatch: pytest.MonkeyPatch, simulated: bool, told: str) -> None:
+    """A simulated one is not even asked; a real one that computes what it denies gets through."""
+    claim(monkeypatch, simulated=simulated, bfloat16=northbridge.yes, bfloat16_range=DENIED)
 
-
-def test_a_real_chip_that_computes_what_it_denies_gets_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    claim(monkeypatch, simulated=False, bfloat16_range=northbridge.no("it ends at 65504"))
-
-    with warned_of_where_denied("cpu_sim", *CLAIMS):
-        computed = True
-
-    assert computed
-
-
-def test_real_chip_refuses_a_denied_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
-    claim(monkeypatch, simulated=False, bfloat16_range=northbridge.no("it ends at 65504"))
-
-    with (
-        pytest.raises(northbridge.UnsupportedError, match=r"\(it ends at 65504\), and its results differ"),
-        warned_of_where_denied("cpu_sim", *CLAIMS),
-    ):
+    with pytest.raises(northbridge.UnsupportedError, match=told), warned():
         raise AssertionError("inf is not 2^100")
 
-
-def test_simulated_chip_is_not_asked_about_denied_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
-    claim(monkeypatch, simulated=True, bfloat16_range=northbridge.no("it ends at 65504"))
-
-    with (
-        pytest.raises(northbridge.UnsupportedError, match=r"denies bfloat16_range \(it ends at 65504\)"),
-        warned_of_where_denied("cpu_sim", *CLAIMS),
-    ):
-        raise AssertionError("it was asked")
+    if not simulated:
+        with warned():
+            computed = True
+        assert computed
 
 
 @pytest.mark.parametrize("simulated", [False, True])
@@ -117,7 +114,100 @@ def test_simulated_chip_is_not_asked_about_denied_dtypes(monkeypatch: pytest.Mon
 def test_wrong_results_of_what_is_not_denied_stay_wrong(
     monkeypatch: pytest.MonkeyPatch, simulated: bool, answer: northbridge.Claim
 ) -> None:
-    claim(monkeypatch, simulated=simulated, bfloat16_range=answer)
+    claim(monkeypatch, simulated=simulated, bfloat16=northbridge.yes, bfloat16_range=answer)
 
-    with pytest.raises(AssertionError, match="inf is not"), warned_of_where_denied("cpu_sim", *CLAIMS):
+    with pytest.raises(AssertionError, match="inf is not"), warned():
         raise AssertionError("inf is not 2^100")
+
+
+CPU, ONE = torch.device("cpu"), torch.ones(2)
+OFF = torch.nextafter(ONE, torch.full((2,), 2.0))
+
+
+def draw(*arguments: Any, name: str = "add", differentiable: bool = True) -> tuple[list[Any], list[Tensor]]:
+    found, _, leaves = Operation(name, arguments, differentiable=differentiable).draw("cpu")
+    return found, leaves
+
+
+def test_the_same_operation_is_given_the_same_numbers_each_time() -> None:
+    state = torch.get_rng_state()
+    first, again, other = (draw(floats(3), name=name)[0][0].tolist() for name in ("add", "add", "sub"))
+
+    assert first == again != other
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_gradients_are_taken_of_floats_alone() -> None:
+    found, leaves = draw(floats(2), whole(2), flags(2), signs(2), [floats(1)], (given([0.5]),), 3)
+
+    assert [leaf.tolist() for leaf in leaves] == [found[0].tolist(), found[4][0].tolist(), found[5][0].tolist()]
+    assert all(leaf.requires_grad for leaf in leaves)
+    assert found[6] == 3
+    assert draw(floats(2), differentiable=False)[1] == []
+    results, slopes = compute(Operation("mul", (floats(3), floats(3))), CPU)
+    assert (len(results), results[0].requires_grad, len(slopes)) == (1, False, 2)
+
+
+def test_a_name_means_torchs_function_or_the_tensors_method_or_attribute() -> None:
+    gelu = torch.nn.functional.gelu
+    assert [Operation(name, ()).function for name in ("nn.functional.gelu", "view")] == [gelu, Tensor.view]
+    assert Operation("T", ()).function(torch.tensor([[1, 2]])).tolist() == [[1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "told"),
+    [
+        ([OFF], [ONE], "not equal"),
+        ([ONE.double()], [ONE], "float64"),
+        ([ONE.to("meta")], [ONE], "meta"),
+        ([torch.ones(1, 2)], [ONE], "shape"),
+        *(([*found], [ONE], "") for found in ([], [ONE, ONE])),
+        ([4], [3], ""),
+        ([True], [1], ""),
+    ],
+)
+def test_a_difference_is_told(found: list[Any], expected: list[Any], told: str) -> None:
+    with pytest.raises(AssertionError, match=told):
+        assert_near(found, expected, CPU, EXACT)
+
+
+def test_near_results_are_accepted() -> None:
+    """Within a tolerance the last digit may differ, and what is not a number is equal to itself."""
+    nan = torch.tensor([float("nan")])
+    assert_near([ONE, 3, nan], [ONE.clone(), 3, nan.clone()], CPU, EXACT)
+    assert_near([OFF], [ONE], CPU, ROUNDED)
+    values, indices = torch.tensor([3.0, 1.0]).sort()
+    assert leaves_of(((values, [indices]), 5)) == [values, indices, 5]
+
+
+@pytest.mark.parametrize(
+    ("ten_bits", "within", "least"), [(True, SUMMED, 1e-3), (True, ROUNDED, 0), (False, SUMMED, 0)]
+)
+def test_allowance_is_for_chips_with_ten_bits(
+    monkeypatch: pytest.MonkeyPatch, ten_bits: bool, within: Tolerance, least: float
+) -> None:
+    product = Operation("mm", (floats(3, 9), floats(9, 4)))
+    monkeypatch.setattr(operations, "reads_ten_bits", lambda _: ten_bits)
+    expected, _ = compute(product, CPU)
+
+    (more,) = allow_for_products("acme", within, expected, lambda: compute(product, CPU, keep_ten_bits)[0])
+
+    assert least <= more < 0.2
+    assert bool(more) == bool(least)
+
+
+def test_ten_bits_are_kept_of_float32_alone() -> None:
+    given = torch.tensor([1 + 2**-10 + 2**-11, -1 - 2**-11, float("inf")])
+
+    assert keep_ten_bits(given).tolist() == [1 + 2**-10, -1, float("inf")]
+    assert keep_ten_bits(given.double()).equal(given.double())
+
+
+def test_each_operation_is_there_once_within_a_hundredth_of_the_cpu() -> None:
+    """What only moves numbers is allowed no difference."""
+    names = [operation.name for operation in OPERATIONS]
+    exact = {operation.name for operation in OPERATIONS if operation.within == EXACT}
+
+    assert len(set(names)) == len(names) >= 150
+    assert max(max(each.within.relative, each.within.absolute) for each in OPERATIONS) <= 0.01
+    assert {"cat", "transpose", "sort", "argmax", "eq", "where"} <= exact

@@ -279,7 +279,7 @@ def test_the_simulation_of_a_missing_chip_is_offered(install_here: Install, monk
 
 
 def test_missing_software_is_told_in_the_bridges_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """tests/core/diagnostics/test_backend_report.py has the same sentence of `list` and the doctor."""
+    """tests/core/diagnostics/test_doctor.py has the same sentence of `list` and the doctor."""
     bridge = type(get("cpu_sim").bridge)
     monkeypatch.setattr(bridge, "detect", lambda self: 0)
     monkeypatch.setattr(bridge, "missing", lambda self: "this torch was built without it. Fix: another", raising=False)
