@@ -15,7 +15,6 @@ from northbridge_conformance import run as room
 from northbridge_conformance.run import (
     FOLDER,
     RunResult,
-    folder_of_runs,
     run_once,
     run_to_the_end,
 )
@@ -52,11 +51,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 
 
 def test_tests_that_ask_for_one_scenario_share_its_run(ran: list[dict[str, str]]) -> None:
+    """In another environment it is another run."""
     assert room.run(SCENARIO) is room.run(SCENARIO)
-    assert ran == [{}]
-
-
-def test_in_another_environment_it_is_another_run(ran: list[dict[str, str]]) -> None:
     assert room.run(SCENARIO) is not room.run(SCENARIO, {"VARIABLE": "1"})
     assert ran == [{}, {"VARIABLE": "1"}]
 
@@ -185,9 +181,9 @@ def test_failed_run_without_a_failed_step_raises(steps: list[tuple[str, ...]]) -
 
 
 def test_topic_of_a_refused_step_is_refused_alike() -> None:
-    refused = [{"message": "acme has no float16", "capability": "float16"}] * 2
+    """Which does not excuse the step beside it."""
     findings: Findings = {
-        "refused train_scaled": refused,
+        "refused train_scaled": [{"message": "acme has no float16", "capability": "float16"}] * 2,
         "failed tune": [{"reason": "ValueError: no", "hung": False}],
     }
     outcome = RunResult(Path(), findings, "")
@@ -196,20 +192,8 @@ def test_topic_of_a_refused_step_is_refused_alike() -> None:
         outcome.ranks("train_scaled resumed")
 
     assert caught.value.capability == "float16"
-
-
-def test_a_refusal_does_not_excuse_the_step_beside_it() -> None:
-    refused = [{"message": "acme has no float16", "capability": "float16"}]
-    outcome = RunResult(Path(), {"refused train_scaled": refused}, "")
-
     with pytest.raises(AssertionError, match="no findings about 'train mlp'"):
         outcome.ranks("train mlp")
-
-
-def test_no_folder_is_shared_unless_somebody_names_one(tmp_path: Path) -> None:
-    assert folder_of_runs({}) is None
-    assert folder_of_runs({FOLDER: ""}) is None
-    assert folder_of_runs({FOLDER: str(tmp_path)}) == tmp_path
 
 
 def test_concurrent_callers_wait_and_get_its_folder(tmp_path: Path) -> None:
@@ -226,13 +210,6 @@ def test_concurrent_callers_wait_and_get_its_folder(tmp_path: Path) -> None:
     assert (folders, ran) == ([tmp_path / "run"] * 3, ["run"])
 
 
-def test_another_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
-    first = run_once(tmp_path, "training on 1", lambda: tmp_path / "one")
-    second = run_once(tmp_path, "training on 2", lambda: tmp_path / "two")
-
-    assert (first, second) == (tmp_path / "one", tmp_path / "two")
-
-
 def test_one_that_failed_is_tried_again_by_the_next(tmp_path: Path) -> None:
     def fail() -> Path:
         raise RuntimeError("rank 1 ended")
@@ -241,24 +218,18 @@ def test_one_that_failed_is_tried_again_by_the_next(tmp_path: Path) -> None:
         run_once(tmp_path, "training", fail)
 
     assert run_once(tmp_path, "training", lambda: tmp_path / "run") == tmp_path / "run"
+    assert run_once(tmp_path, "saving", lambda: tmp_path / "other") == tmp_path / "other"
 
 
 @pytest.mark.parametrize(
     ("accelerator", "of_the_second", "folders"),
     [
-        ("cpu", {}, 1),
         ("cpu", {"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}, 1),
         ("cpu_sim", {}, 1),
         ("cpu_sim", {"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}, 2),
         ("cpu_sim", {"TORCH_SHOW_CPP_STACKTRACES": "1"}, 2),
     ],
-    ids=[
-        "the CPU's",
-        "the CPU's, of chips that differ",
-        "a chip's",
-        "of a chip that differs",
-        "of a torch that does",
-    ],
+    ids=["the CPU's, of chips that differ", "a chip's", "of a chip that differs", "of a torch that does"],
 )
 def test_two_suites_share_a_run_where_it_is_the_same(
     accelerator: str, of_the_second: dict[str, str], folders: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -278,7 +249,6 @@ def test_two_suites_share_a_run_where_it_is_the_same(
     assert all(folder.is_dir() for folder in found)
 
 
-FIRST = Scenario("cpu", "lightning.pytorch", ("ours:train",))
 SECOND = Scenario("cpu", "lightning.pytorch", ("ours:save",))
 
 
@@ -304,22 +274,14 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_side_by_side_runs_start_at_once(played: list[int]) -> None:
-    first, second = run_to_the_end(FIRST, SECOND, environ={})
+    """Tests that ask for the same end share the run."""
+    first, second = run_to_the_end(SCENARIO, SECOND, environ={})
 
-    assert played == [2]
     assert (first.codes, second.codes) == ((0,), (-9,))
     assert (first.said, second.said) == ("job 0", "job 1")
     assert first.folder != second.folder
-
-
-def test_tests_that_ask_for_one_end_share_its_run(played: list[int]) -> None:
-    assert run_to_the_end(FIRST, environ={}) is run_to_the_end(FIRST, environ={})
-    assert played == [1]
-
-
-def test_a_run_that_hangs_fails_every_test_that_asks_for_it(played: list[int]) -> None:
+    assert run_to_the_end(SCENARIO, SECOND, environ={})[0] is first
     for _ in range(2):
         with pytest.raises(HungError, match="it did not end"):
-            run_to_the_end(FIRST, environ={"HANG": "1"})
-
-    assert played == [1]
+            run_to_the_end(SCENARIO, environ={"HANG": "1"})
+    assert played == [2, 1]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from northbridge.capabilities import Capabilities
+from northbridge_conformance.levels import LEVELS
 from northbridge_conformance.report.report import (
     BackendFacts,
     ClaimResult,
@@ -35,32 +36,15 @@ _ENDINGS = {
     Verdict.NOT_RUN: Ending.FORBIDDEN,
     Verdict.VOID: Ending.VOID,
 }
-_TOPICS = {
-    "Plugin": "What is installed, and what it says of itself.",
-    "Device": "Tensors on one device, without Lightning.",
-    "Operations": "Torch's operations and their gradients are near the CPU's.",
-    "OperationOptions": "Operations are near the CPU's with options, too.",
-    "Training": "Lightning trains every model, and each stage runs.",
-    "Checkpoints": "What is saved opens on the chip and on the CPU.",
-    "Collective": "As many ranks as devices exchange tensors and objects; no Lightning is imported.",
+_CLASSES: dict[str, tuple[str, str, str, int]] = {
+    "Plugin": ("C0", "What is installed, and what it says of itself.", "plugin fact", 12),
+    "Device": ("C1", "Tensors on one device, without Lightning.", "device semantics", 59),
+    "Operations": ("C1", "Torch's operations and their gradients are near the CPU's.", "an operation", 8),
+    "Training": ("C2", "Lightning trains every model, and each stage runs.", "the weights are a CPU's on rank", 39),
+    "Checkpoints": ("C2", "What is saved opens on the chip and on the CPU.", "a checkpoint opens on the CPU", 24),
+    "Collective": ("C3", "As many ranks as devices exchange tensors and objects.", "all reduce", 209),
 }
-OPERATIONS = ("abs", "add", "div.floor_rounding", "linalg.norm", "matmul", "nn.functional.relu", "sort", "where")
-_TITLES = {
-    "Plugin": [f"plugin fact {number}" for number in range(1, 13)],
-    "Device": [f"device semantics {number}" for number in range(1, 60)],
-    "Training": [f"the weights are those of a CPU run on each rank {number}" for number in range(1, 40)],
-    "Checkpoints": [f"a checkpoint opens on the CPU {number}" for number in range(1, 25)],
-    "Collective": [f"all reduce {number} of bfloat16" for number in range(1, 210)],
-}
-LEVEL_OF = {
-    "Plugin": "C0",
-    "Device": "C1",
-    "Operations": "C1",
-    "OperationOptions": "C1",
-    "Training": "C2",
-    "Checkpoints": "C2",
-    "Collective": "C3",
-}
+"""The level, the topic, and the title and number of the passing tests of each class."""
 
 
 def result(
@@ -75,11 +59,11 @@ def result(
     ending: Ending | None = None,
 ) -> TestResult:
     """Return one test of a report."""
-    level, brackets = LEVEL_OF[class_name], f"[{parameters}]" if parameters else ""
+    (level, topic, *_), brackets = _CLASSES[class_name], f"[{parameters}]" if parameters else ""
     return TestResult(
         id=f"{level}/{class_name}/test_{title.replace(' ', '_')}{brackets}",
         level=level,
-        topic=_TOPICS[class_name],
+        topic=topic,
         title=f"{title} ({parameters})" if parameters else title,
         verdict=verdict,
         ending=ending or _ENDINGS[verdict],
@@ -92,8 +76,11 @@ def result(
 
 def passing() -> list[TestResult]:
     """Return the tests of a run in which all is well."""
-    tests = [result(name, title) for name, titles in _TITLES.items() for title in titles]
-    tests += [result("Operations", "an operation and its gradient", parameters=name) for name in OPERATIONS]
+    tests = [
+        result(name, f"{title} {number}")
+        for name, (_, _, title, count) in _CLASSES.items()
+        for number in range(1, count + 1)
+    ]
     refusal = "UnsupportedError: float8 was asked for, and 'acme' cannot do this: the chip has no such unit"
     tests.append(result("Training", "float8 is refused", evidence=refusal, claims=["float8"], ending=Ending.REFUSED))
     return sorted(tests, key=lambda test: test.level)
@@ -111,40 +98,26 @@ def report_of(
     """Return a whole report of ``tests``; ``findings`` are answers and findings of claims, proved but for these."""
     below = True
     levels = []
-    for level, title in {
-        "C0": "The plugin",
-        "C1": "One device",
-        "C2": "One device in Lightning",
-        "C3": "Several devices",
-    }.items():
+    for level in ("C0", "C1", "C2", "C3"):
         reasons = tuple((withheld or {}).get(level, ()))
         if not below:
             reasons = (*reasons, "the level below is withheld")
         below = not reasons
         cases = sum(test.level == level and test.ending is not Ending.FORBIDDEN for test in tests)
+        facts = {"name": level, "title": LEVELS[level].title, "simulated": simulated, "cases": cases}
+        title = LEVELS[level].title
         levels.append(
             LevelResult(name=level, title=title, granted=below, simulated=simulated, cases=cases, withheld=reasons)
         )
     claims = {}
     for claim, stated in Capabilities.of_level("C3").claims().items():
-        answer, finding = (findings or {}).get(
-            claim, (stated.answer, "proved" if stated.answer == "yes" else "unknown")
-        )
-        claims[claim] = ClaimResult.model_validate(
-            {
-                "answer": answer,
-                "reason": "the chip has no such unit" if answer == "no" else stated.reason,
-                "finding": finding,
-                "tests": 0 if finding == "not tested" else 7,
-            }
-        )
+        proved = stated.answer, "proved" if stated.answer == "yes" else "unknown"
+        answer, finding = (findings or {}).get(claim, proved)
+        reason = "the chip has no such unit" if answer == "no" else stated.reason
+        facts = {"answer": answer, "reason": reason, "finding": finding, "tests": 7 * (finding != "not tested")}
+        claims[claim] = ClaimResult.model_validate(facts)
     return Report(
-        suite=SuiteFacts(
-            northbridge="0.1.0",
-            sources=sources,
-            asked="C3",
-            expected=tuple(test.id for test in tests),
-        ),
+        suite=SuiteFacts(northbridge="0.1.0", sources=sources, asked="C3", expected=tuple(test.id for test in tests)),
         backend=BackendFacts(
             name=name,
             distribution=f"northbridge-{name}",

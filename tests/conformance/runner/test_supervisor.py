@@ -1,4 +1,4 @@
-"""The suite goes on where a test hangs, and where the process dies; and it says what it was about."""
+"""The suite goes on where a test hangs, and where the process dies; the endings of tests, and the log of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import pytest
 from tests.forks.suite import begin_pytest
 from tests.scripts import is_alive
 
+from northbridge.errors import CheckpointError
 from northbridge_conformance.run import FOLDER
 from northbridge_conformance.runner import supervisor
+from northbridge_conformance.runner.event_log import Began, Ended, EventLog, Uncollected
+from northbridge_conformance.runner.recorder import classify
 from northbridge_conformance.runner.supervisor import Course, SuiteError, plan, watch
-from northbridge_conformance.verdict import Ending
+from northbridge_conformance.runs.scenario import HungError, RunError
+from northbridge_conformance.verdict import Ending, VoidError
 
 TESTS = """
 import os
@@ -175,6 +179,8 @@ def test_a_part_of_it_runs_and_all_of_it_is_planned(sample: None) -> None:
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
 def test_interrupted_run_keeps_what_has_ended(sample: None, interruption: type[BaseException]) -> None:
+    """Where nothing has, it is raised."""
+
     def interrupt(_: Course, test: str) -> None:
         if test.endswith("/test_it_hangs"):
             raise interruption
@@ -182,20 +188,10 @@ def test_interrupted_run_keeps_what_has_ended(sample: None, interruption: type[B
     course = watch("acme", ("C1",), tell=interrupt, begin=begin_pytest)
 
     assert len(course.planned) == 15
-    assert [name.rpartition("/")[2] for name in course.ended] == [
-        "test_it_works",
-        "test_it_knows[float16]",
-        "test_it_knows[uint8]",
-    ]
-
-
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
-def test_early_interruption_is_raised(sample: None, interruption: type[BaseException]) -> None:
-    def interrupt(*_: object) -> None:
-        raise interruption
-
+    ended = ["test_it_works", "test_it_knows[float16]", "test_it_knows[uint8]"]
+    assert [name.rpartition("/")[2] for name in course.ended] == ended
     with pytest.raises(interruption):
-        watch("acme", ("C1",), tell=interrupt, begin=begin_pytest)
+        watch("acme", ("C1",), only=("it_hangs",), tell=interrupt, begin=begin_pytest)
 
 
 STARTS_A_RUN = """
@@ -264,3 +260,38 @@ def test_the_file_of_tests_is_what_a_vendor_would_write(tmp_path: Path) -> None:
         "\n\nclass TestC0(C0):\n    backend = 'acme'\n"
         "\n\nclass TestC1(C1):\n    backend = 'acme'\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "ending"),
+    [
+        (NotImplementedError("aten::bmm"), Ending.REFUSED),
+        (RuntimeError("'bmm' not implemented for 'Half'"), Ending.REFUSED),
+        (RuntimeError("driver error 7"), Ending.FAILED),
+        (CheckpointError("the disk is full"), Ending.FAILED),
+        (RunError("it failed; it had said: bmm is not supported"), Ending.FAILED),
+        (VoidError("it varies"), Ending.VOID),
+        (HungError("it did not end"), Ending.HUNG),
+    ],
+)
+def test_an_ending_is_what_was_raised(error: BaseException, ending: Ending) -> None:
+    assert classify(error) is ending
+
+
+def test_each_line_is_read_once_and_whole(tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    writer, reader = EventLog(file), EventLog(file)
+    ended = Ended(id="C1/Device/test_ü", ending=Ending.FAILED, seconds=0.5, evidence="two\nlines")
+
+    assert reader.read() == []
+    writer.write(Began(id="C1/Device/test_ü"))
+    writer.write(ended)
+    assert reader.read() == [Began(id="C1/Device/test_ü"), ended]
+    assert reader.read() == []
+
+    with file.open("a") as half:
+        half.write('{"event":"refused",')
+    assert reader.read() == []
+    with file.open("a") as half:
+        half.write('"reason":"no"}\n')
+    assert reader.read() == [Uncollected(reason="no")]

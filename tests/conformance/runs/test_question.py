@@ -45,30 +45,21 @@ def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(question, "_answers", {})
 
 
-def test_the_answer_comes_back_with_what_was_printed() -> None:
+def test_one_question_is_asked_once() -> None:
+    """The answer comes with what was printed; a measurement is taken again."""
     answer = ask("ours:add", "1", "2")
 
-    assert answer.facts["sum"] == "1+2"
-    assert answer.said == "thinking\n"
-
-
-def test_one_question_is_asked_once() -> None:
-    assert ask("ours:add", "1") is ask("ours:add", "1")
-    assert ask("ours:add", "1") is not ask("ours:add", "2")
-    assert ask("ours:add", "1") is not ask("ours:add", "1", user={"ANVIL": "1"})
-
-
-def test_a_measurement_is_taken_again() -> None:
-    assert ask_again("ours:add", "1").facts["pid"] != ask_again("ours:add", "1").facts["pid"]
+    assert (answer.facts["sum"], answer.said) == ("1+2", "thinking\n")
+    assert ask("ours:add", "1", "2") is answer
+    assert ask("ours:add", "1", "2", user={"ANVIL": "1"}) is not answer
+    assert ask_again("ours:add", "1", "2").facts["pid"] != answer.facts["pid"]
 
 
 def test_process_afresh_has_nothing() -> None:
     assert ask("ours:find_modules").facts == {"torch": False, "pytest": False}
 
 
-def test_users_variables_win_and_no_rank_is_handed_down(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_users_variables_win_and_no_rank_is_handed_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("_NORTHBRIDGE_DETECTED", '{"acme": {"devices": 8}}')
     names = ("RANK", "_NORTHBRIDGE_DETECTED", "OMP_NUM_THREADS", "ANVIL")

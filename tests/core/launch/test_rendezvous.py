@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -294,7 +295,8 @@ def test_rank_between_number_and_text_delays_no_other(threads: ThreadPoolExecuto
 
 def test_8192_ranks_of_torchrun_agree_in_a_second(threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     store, ranks = HashStore(), 8192
-    monkeypatch.setattr("torch.distributed.rendezvous.rendezvous", lambda *_, **__: iter([(store, 0, ranks)]))
+    torchs_module = sys.modules["torch.distributed.rendezvous"]
+    monkeypatch.setattr(torchs_module, "rendezvous", lambda *_, **__: iter([(store, 0, ranks)]))
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
     begun = time.process_time()
     for rank in range(1, ranks):

@@ -167,8 +167,10 @@ def test_a_name_means_torchs_function_or_the_tensors_method_or_attribute() -> No
     ],
 )
 def test_a_difference_is_told(found: list[Any], expected: list[Any], told: str) -> None:
-    with pytest.raises(AssertionError, match=told):
+    with pytest.raises(AssertionError) as error:
         assert_near(found, expected, CPU, EXACT)
+
+    assert told in str(error.value)
 
 
 def test_near_results_are_accepted() -> None:
