@@ -45,15 +45,16 @@ tests/core/test_ standard
     full damaged_input.py::test_changed_report_that_was_sealed_again
 tests/core/cli/ standard
 tests/conformance/ fast
-    standard report/test_comparison.py report/test_command.py report/test_suite_run.py runs/test_question.py
+    standard report/test_command.py report/test_suite_run.py runs/test_question.py
     standard test_run.py runs/test_processes.py test_pytest_plugin.py test_suite.py test_proving.py
+    fast runner/test_supervisor.py::test_an_ending runner/test_supervisor.py::test_each_line
     full report/test_browser.py runner/test_supervisor.py test_third_party.py tests/plugin/
     full report/test_command.py::test_part_of_the_suite_is_told_test_by_test report/test_command.py::test_sigterm
     full test_run.py::test_hanging_ranks_are_ended_with_their_stacks
     full tests/device/test_one_device.py::test_a_machine_with_one_device_forbids_no_test_of_one
 tests/core/contract/ fast
 tests/core/diagnostics/ full
-    fast test_diagnosis.py test_environment.py
+    fast test_diagnosis.py
     standard test_list.py
     standard test_training.py::test_the_simulated_chip_trains_on_one_card_and_on_two
 tests/core/discovery/ standard

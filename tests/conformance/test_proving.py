@@ -45,28 +45,23 @@ def test_complete_chip_keeps_its_level(command: Command, tmp_path: Path) -> None
     assert (tmp_path / "out" / "acme.txt").read_text() == "said\n"
 
 
-def test_withheld_level_failed_tests_and_links_are_told(command: Command, tmp_path: Path) -> None:
+def test_another_level_failed_tests_and_links_are_told(command: Command, tmp_path: Path) -> None:
+    """A level that is not said to be simulated is another."""
     failed = result("Collective", "a sum", Verdict.FAIL, evidence="E  assert 3 == 4")
-    report = report_of([*passing(), failed], withheld={"C3": ["a test failed"]})
-    command(1, report, added="<a href='#gone'>there</a>")
+    links = "<a href='#gone'>there</a><img src='https://elsewhere.example/x.png'><form action='/ask'></form>"
+    command(1, report_of([*passing(), failed], simulated=False), added=links)
 
+    said = "acme: its page has a link that leads nowhere"
     assert prove("acme", tmp_path / "acme") == [
-        "acme: it has C2 (simulated) and not C3 (simulated), and the command ended with 1",
+        "acme: it has C3 and not C3 (simulated), and the command ended with 1",
         "acme: C3/Collective/test_a_sum: E  assert 3 == 4",
-        "acme: its page has a link that leads nowhere: #gone",
+        *(f"{said}: {link}" for link in ("#gone", "https://elsewhere.example/x.png", "/ask")),
     ]
 
 
-def test_a_level_that_is_not_said_to_be_simulated_is_another(command: Command, tmp_path: Path) -> None:
-    command(0, report_of(passing(), simulated=False))
-
-    assert prove("acme", tmp_path / "acme") == ["acme: it has C3 and not C3 (simulated), and the command ended with 0"]
-
-
-@pytest.mark.parametrize("code", [1, 2])
-def test_a_missing_report_is_told_and_an_old_one_does_not_serve(command: Command, tmp_path: Path, code: int) -> None:
+def test_a_missing_report_is_told_and_an_old_one_does_not_serve(command: Command, tmp_path: Path) -> None:
     (tmp_path / "acme").mkdir()
     write_all(report_of(passing()), tmp_path / "acme")
-    command(code)
+    command(2)
 
-    assert prove("acme", tmp_path / "acme") == [f"acme: there is no report, and the command ended with {code}: said\n"]
+    assert prove("acme", tmp_path / "acme") == ["acme: there is no report, and the command ended with 2: said\n"]

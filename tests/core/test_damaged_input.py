@@ -125,7 +125,9 @@ REPORTS: dict[str, tuple[Callable[[Any], str | bytes], str]] = {
     "not UTF-8": (lambda report: b'{"began": "\xff"}', "Invalid JSON"),
     "huge number": (lambda report: json.dumps({**report, "seconds": 10**400}), "in seconds: Input should be"),
     "huge id": (lambda report: json.dumps({**report, "suite": {"asked": "x" * 10**6}}), "in suite."),
-    "empty": (lambda report: "", "Invalid JSON: EOF"),
+    "empty": (lambda report: "", "of schema 1: in the file: Invalid JSON: EOF"),
+    "no report": (lambda report: "{}", "in suite: Field required. Fix: run the suite again"),
+    "another version": (lambda report: '{"schema_version": 2}', "in schema_version: Input should be 1"),
 }
 
 

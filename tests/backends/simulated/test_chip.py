@@ -33,13 +33,13 @@ class TestLayers:
     @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
     @pytest.mark.parametrize("norm", [False, True])
     def test_padded_sequences_are_encoded_as_on_the_cpu(self, sim: SimChip, loaded: ModuleType, norm: bool) -> None:
-        from tests.core.discovery.test_changed_torch import assert_encodes_padding
+        from tests.core.discovery.test_torch_changes import assert_encodes_padding
 
         assert_encodes_padding(sim.name, norm)
         assert loaded.is_available()
 
     def test_averages_with_counters(self, sim: SimChip, loaded: ModuleType) -> None:
-        from tests.core.discovery.test_changed_torch import assert_averages
+        from tests.core.discovery.test_torch_changes import assert_averages
 
         assert_averages(sim.name)
         assert loaded.is_available()

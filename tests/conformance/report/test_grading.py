@@ -1,8 +1,11 @@
-"""Verdicts on tests, and the levels that a run of the suite earns."""
+"""Verdicts on tests and figures, and the levels that a run of the suite earns."""
 
 from __future__ import annotations
 
+import math
+
 import pytest
+from pydantic import ValidationError
 
 from northbridge import Claim, Within, no, unknown, yes
 from northbridge.capabilities import LEVEL_CLAIMS, Capabilities
@@ -11,7 +14,7 @@ from northbridge_conformance.levels import LEVELS
 from northbridge_conformance.report.grading import grant, judge_claims, judge_test
 from northbridge_conformance.report.report import LevelResult
 from northbridge_conformance.runner.event_log import Ended, Planned
-from northbridge_conformance.verdict import Ending, Verdict, judge
+from northbridge_conformance.verdict import PROPERTY, Ending, Figure, Verdict, VoidError, check, judge
 
 PASSING: dict[str, tuple[str, ...]] = {
     f"{level}/Chip/{claim}": (claim,) for level, claims in LEVEL_CLAIMS.items() for claim in claims
@@ -74,14 +77,6 @@ def test_denied_deniable_claim_keeps_the_level() -> None:
     )
 
 
-def test_one_failing_test_withholds_its_level_and_those_above() -> None:
-    levels = earn(claiming(), {"C2/Chip/case_3": Ending.FAILED})
-
-    assert [name for name, level in levels.items() if level.granted] == ["C0", "C1"]
-    assert levels["C2"].withheld == ("FAIL: C2/Chip/case_3",)
-    assert levels["C3"].withheld == ("C2 is not granted",)
-
-
 @pytest.mark.parametrize(
     ("others", "endings", "withheld"),
     [
@@ -92,6 +87,7 @@ def test_one_failing_test_withholds_its_level_and_those_above() -> None:
             {},
             ["UNDERCLAIM: C3/Chip/barrier", "it needs the claim 'barrier', and the backend says 'no'"],
         ),
+        ({}, {"case_3": Ending.FAILED}, ["FAIL: C3/Chip/case_3"]),
         ({}, {"case_1": Ending.FORBIDDEN}, ["NOT RUN: C3/Chip/case_1: it did not"]),
         (
             {},
@@ -99,7 +95,7 @@ def test_one_failing_test_withholds_its_level_and_those_above() -> None:
             ["NOT RUN: C3/Chip/case_1 and 4 more: it did not"],
         ),
     ],
-    ids=["a hang", "void", "denied and works", "forbidden", "one reason forbids many"],
+    ids=["a hang", "void", "denied and works", "a failure", "forbidden", "one reason forbids many"],
 )
 def test_reasons_for_which_a_level_is_withheld(
     others: dict[str, Claim], endings: dict[str, Ending], withheld: list[str]
@@ -115,33 +111,24 @@ def test_too_few_cases_say_too_little() -> None:
 
     assert levels["C2"].granted
     assert levels["C3"].withheld == (f"{10 + len(LEVEL_CLAIMS['C3'])} of its tests ran, and it needs 200",)
-
-
-def test_unlisted_unknown_claim_withholds_nothing() -> None:
-    claims = claiming(profiler=unknown)
-    results = [judge_test(planned("C2/Chip/profiler", ("profiler",)), ended("C2/Chip/profiler"), claims)]
-
-    assert results[0].verdict is Verdict.UNKNOWN
-    assert judge_claims(claims, results)["profiler"].finding == "unknown"
-    assert earn(claims)["C3"].granted
+    (level,) = grant("C0", [], judge_claims({}, []), simulated=False)
+    assert level.withheld == ("0 of its tests ran, and it needs 1",)
 
 
 def test_a_library_of_an_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown claim that no level lists withholds nothing either."""
     monkeypatch.setitem(PASSING, "C3/Chip/zero", ("deepspeed",))
-    claims = claiming(deepspeed=yes)
+    claims = claiming(deepspeed=yes, profiler=unknown)
+    endings = {"C3/Chip/zero": Ending.FORBIDDEN, "C2/Chip/profiler": Ending.WORKED}
     results = [
-        judge_test(planned("C3/Chip/zero", ("deepspeed",)), ended("C3/Chip/zero", Ending.FORBIDDEN), claims),
+        judge_test(planned(name, (claim,)), ended(name, endings[name]), claims)
+        for name, claim in (("C3/Chip/zero", "deepspeed"), ("C2/Chip/profiler", "profiler"))
     ]
 
-    assert results[0].verdict is Verdict.NOT_RUN
-    assert judge_claims(claims, results)["deepspeed"].finding == "not tested"
-    assert earn(claims, {"C3/Chip/zero": Ending.FORBIDDEN})["C3"].granted
-
-
-def test_no_level_is_granted_without_a_case() -> None:
-    (level,) = grant("C0", [], judge_claims({}, []), simulated=False)
-
-    assert level.withheld == ("0 of its tests ran, and it needs 1",)
+    assert [each.verdict for each in results] == [Verdict.NOT_RUN, Verdict.UNKNOWN]
+    found = judge_claims(claims, results)
+    assert (found["deepspeed"].finding, found["profiler"].finding) == ("not tested", "unknown")
+    assert earn(claims, endings)["C3"].granted
 
 
 def test_a_claim_is_what_its_tests_say() -> None:
@@ -235,30 +222,61 @@ DENIED = no("it has no such unit")
     [
         ([], Ending.WORKED, Verdict.PASS),
         ([], Ending.REFUSED, Verdict.FAIL),
-        ([], Ending.FAILED, Verdict.FAIL),
         ([yes], Ending.WORKED, Verdict.PASS),
-        ([yes], Ending.REFUSED, Verdict.FAIL),
         ([yes], Ending.FAILED, Verdict.FAIL),
         ([DENIED], Ending.WORKED, Verdict.UNDERCLAIM),
         ([DENIED], Ending.REFUSED, Verdict.PASS),
         ([DENIED], Ending.FAILED, Verdict.FAIL),
         ([unknown], Ending.WORKED, Verdict.UNKNOWN),
-        ([unknown], Ending.REFUSED, Verdict.UNKNOWN),
         ([unknown], Ending.FAILED, Verdict.UNKNOWN),
         ([yes, unknown], Ending.WORKED, Verdict.UNKNOWN),
         ([unknown, DENIED], Ending.REFUSED, Verdict.PASS),
         ([yes, DENIED], Ending.WORKED, Verdict.UNDERCLAIM),
-        ([], Ending.VOID, Verdict.VOID),
         ([yes], Ending.VOID, Verdict.VOID),
         ([DENIED], Ending.VOID, Verdict.VOID),
         ([unknown], Ending.VOID, Verdict.UNKNOWN),
+        *(([claim], Ending.HUNG, Verdict.TIMEOUT) for claim in (yes, DENIED, unknown)),
+        *(([claim], Ending.FORBIDDEN, Verdict.NOT_RUN) for claim in (yes, DENIED, unknown)),
     ],
 )
 def test_what_is_claimed_decides_what_an_ending_says(claims: list[Claim], ending: Ending, verdict: Verdict) -> None:
     assert judge(ending, claims) is verdict
 
 
-@pytest.mark.parametrize("claims", [[], [yes], [DENIED], [unknown]])
-def test_hang_and_forbidden_are_told_despite_claims(claims: list[Claim]) -> None:
-    assert judge(Ending.HUNG, claims) is Verdict.TIMEOUT
-    assert judge(Ending.FORBIDDEN, claims) is Verdict.NOT_RUN
+def figure(found: float, gate: float) -> Figure:
+    return Figure(name="gradient of weight", found=found, bound=1e-3, gate=gate)
+
+
+def test_figures_within_their_bounds_are_recorded() -> None:
+    recorded: list[tuple[str, object]] = []
+    figures = [figure(5e-4, 1e-4), figure(0.0, 0.0)]
+
+    check(lambda name, value: recorded.append((name, value)), figures)
+
+    assert recorded == [(PROPERTY, each.model_dump()) for each in figures]
+    assert [each.margin for each in figures] == [2.0, math.inf]
+
+
+@pytest.mark.parametrize(
+    ("found", "bound", "gate"),
+    [(2e-3, 1e-3, 1e-4), (math.nan, 1e-3, 1e-4), (math.inf, 1e-3, 1e-4), (0.0, math.nan, 0.0), (0.0, math.inf, 0.0)],
+)
+def test_figure_beyond_its_bound_fails(found: float, bound: float, gate: float) -> None:
+    """A bound that is not finite passes nothing."""
+    with pytest.raises(AssertionError, match=rf"than the bound: norm: .* off, bound .*, gate {gate:.2g}"):
+        check(lambda *_: None, [Figure(name="norm", found=found, bound=bound, gate=gate)])
+
+
+@pytest.mark.parametrize("gate", [2e-3, math.nan])
+@pytest.mark.parametrize("found", [0.0, 2e-3])
+def test_gate_beyond_the_bound_is_void(found: float, gate: float) -> None:
+    with pytest.raises(VoidError, match="two right ways to compute differ by more than the bound on this device"):
+        check(lambda *_: None, [figure(found, gate)])
+
+
+def test_figure_crosses_json() -> None:
+    """Its distance must be a number."""
+    for each in (figure(math.nan, math.inf), figure(1e-5, 0.0)):
+        assert Figure.model_validate_json(each.model_dump_json()) == each
+    with pytest.raises(ValidationError, match="valid number"):
+        Figure.model_validate_json('{"name": "norm", "found": "far", "bound": 1.0, "gate": 0.0}')

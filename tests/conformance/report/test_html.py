@@ -1,4 +1,4 @@
-"""The page of a report, as its source says it; test_browser.py looks at it in a browser."""
+"""A report as a page and as Markdown, as their sources say it; test_browser.py looks at the page in a browser."""
 
 from __future__ import annotations
 
@@ -6,16 +6,30 @@ import base64
 import hashlib
 import re
 from itertools import pairwise
+from typing import get_args
 
 import pytest
 from tests.conformance.report.conftest import report_of, result
 from tests.report_page import Page, find_broken_links
 
 import northbridge
+from northbridge.capabilities import LEVEL_CLAIMS, Capabilities
+from northbridge_conformance.report import overview
 from northbridge_conformance.report.html import choose_excerpt, is_long, render_page
 from northbridge_conformance.report.markdown import render_markdown
-from northbridge_conformance.report.report import Report
-from northbridge_conformance.verdict import Figure, Verdict
+from northbridge_conformance.report.overview import (
+    count_run,
+    count_verdicts,
+    explain_level,
+    group_claims,
+    list_doubts,
+    name_level,
+    show_memory,
+    show_moment,
+    show_seconds,
+)
+from northbridge_conformance.report.report import NOT_ASKED, ClaimResult, Report
+from northbridge_conformance.verdict import Ending, Figure, Verdict
 
 
 @pytest.fixture(params=["one report", "three side by side"])
@@ -25,16 +39,12 @@ def source(request: pytest.FixtureRequest, good: Report, mixed: Report, hostile:
 
 
 def test_it_asks_nothing_of_the_network(source: str) -> None:
+    """The browser may run the page's own script only."""
     page = Page(source)
 
     assert find_broken_links(source) == []
     assert not re.search(r"url\(|@import", "".join(page.raw["style"]))
     assert not re.search(r"fetch|XMLHttpRequest|import\(|WebSocket", "".join(page.raw["script"]))
-
-
-def test_browser_may_run_the_pages_own_script_only(source: str) -> None:
-    page = Page(source)
-
     (script,) = page.raw["script"]
     (policy,) = [value for value in page.attributes("content") if "script-src" in value]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -52,24 +62,6 @@ def test_hostile_text_is_text(source: str) -> None:
     assert not re.search("[\x00\x1b\u202e]", source)
 
 
-def test_ids_are_unique_and_links_lead_to_one(source: str) -> None:
-    page = Page(source)
-
-    ids = page.attributes("id")
-    assert len(ids) == len(set(ids))
-    assert find_broken_links(source) == []
-    assert set(page.attributes("aria-labelledby")) | set(page.attributes("for")) <= set(ids)
-
-
-def test_a_link_that_leads_nowhere_or_away_is_found() -> None:
-    page = (
-        '<link rel="icon" href="data:,"><h1 id="top"><a href="#top"></a><a href="#gone"></a></h1>'
-        '<img src="data:image/gif;base64,R0lG"><img src="https://elsewhere.example/x.png"><form action="/ask"></form>'
-    )
-
-    assert find_broken_links(page) == ["#gone", "data:image/gif;base64,R0lG", "https://elsewhere.example/x.png", "/ask"]
-
-
 def test_a_screen_reader_finds_its_way(source: str) -> None:
     page = Page(source)
     headings = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h\d", tag)]
@@ -79,6 +71,9 @@ def test_a_screen_reader_finds_its_way(source: str) -> None:
     assert headings.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(headings))
     assert {tag for tag, _ in page.elements} >= {"header", "main", "label", "legend", "output"}
+    ids = page.attributes("id")
+    assert len(ids) == len(set(ids))
+    assert set(page.attributes("aria-labelledby")) | set(page.attributes("for")) <= set(ids)
     assert "words" in page.attributes("for")  # the label of the box
 
 
@@ -179,12 +174,10 @@ def test_untrusted_report_says_so_before_its_level(good: Report) -> None:
 
 
 def test_side_by_side_different_suites_are_warned_of(good: Report) -> None:
+    """And no report makes no page."""
     text = Page(render_page(good, report_of([], name="other", sources="0ddba11"))).text
 
     assert "Read with care. These reports are of different suites" in re.sub(" +", " ", text)
-
-
-def test_a_page_of_no_report_is_refused() -> None:
     with pytest.raises(northbridge.ReportError, match="found 0"):
         render_page()
 
@@ -196,3 +189,99 @@ def test_the_excerpt_is_what_pytest_marks_or_the_end() -> None:
     assert choose_excerpt(traceback) == "E  AssertionError: no\nE  assert 1 == 2"
     assert choose_excerpt(stacks).splitlines() == [f"frame {number}" for number in range(92, 100)]
     assert [is_long(each) for each in ("line\n" * 40, "x" * 5000, "E  assert 1 == 2")] == [True, True, False]
+
+
+def test_it_begins_with_the_level(good: Report, nothing: Report) -> None:
+    assert render_markdown(good).startswith("# acme: C3 (simulated)\n\nSeveral devices train together")
+    assert "Nothing is claimed about a real one" in render_markdown(good)
+    assert render_markdown(nothing).startswith("# acme: No level granted\n")
+    assert "Nothing is claimed about a real one" not in render_markdown(nothing)
+    assert "Rely only on" in explain_level(nothing)
+
+
+def test_it_has_each_claim_and_level_and_what_did_not_pass(mixed: Report) -> None:
+    page = render_markdown(mixed)
+
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([\w ]+) \|", page, flags=re.M)
+    assert {name for name, _, _ in rows} == set(mixed.claims)
+    assert {("float16", "yes", "false"), ("bfloat16", "no", "hidden")} <= {*rows}
+    assert re.search(r"^\| C3 Several devices \| no \| 210 \| barrier is not proved: TIMEOUT; ", page, re.M)
+    titles = re.findall(r"^### ([A-Z ]+): ", page, flags=re.M)
+    assert titles == ["FAIL"] * 4 + ["TIMEOUT", "UNDERCLAIM", "NOT RUN"]
+    assert "```text\nE  assert 1.0 == 65536.0\n```\n\nWhat to do: See that the gradient scaler" in page
+
+
+def test_hostile_text_is_not_markup(hostile: Report) -> None:
+    page = render_markdown(hostile)
+
+    # What is fenced or quoted as code is text; of what is not, no bracket opens a tag and no bar a cell.
+    (fence,) = re.findall(r"^(`{4,})text$", page, flags=re.M)
+    assert len(fence) > 9  # the evidence holds nine
+    prose = re.sub(r"^(`{3,})text\n.*?^\1$", "", page, flags=re.M | re.S)
+    prose = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", prose)
+    assert not re.search(r"(?<!\\)<", prose)
+    assert "all \\| is \\`well\\`" in page
+    assert "\x1b" not in page
+
+
+def test_what_is_too_long_for_an_issue_is_left_out_and_counted(mixed: Report) -> None:
+    failing = [
+        test.model_copy(update={"verdict": Verdict.FAIL, "ending": Ending.FAILED, "evidence": "E  wrong\n" * 300})
+        for test in mixed.tests
+    ]
+
+    page = render_markdown(mixed.model_copy(update={"tests": tuple(failing)}))
+
+    shown = page.count("### FAIL")
+    assert 0 < shown < len(failing)
+    assert f"{len(failing) - shown} more did not pass; they are in `index.html`" in page
+    assert len(page) < 65536
+
+
+def test_verdicts_are_counted_and_claims_are_grouped(mixed: Report) -> None:
+    """Those first that need somebody."""
+    counts, groups = count_verdicts(mixed), group_claims(mixed)
+
+    assert [verdict.value for verdict in counts] == ["FAIL", "TIMEOUT", "UNDERCLAIM", "NOT RUN", "UNKNOWN", "PASS"]
+    assert [*counts.values()][:5] == [4, 1, 1, 1, 1]
+    assert count_run(mixed) == len(mixed.tests) - counts[Verdict.NOT_RUN]
+    assert (groups["false"], groups["hidden"], groups["refused"]) == (["float16"], ["bfloat16"], ["float8"])
+    assert sum(map(len, groups.values())) == len(mixed.claims)
+
+
+def test_of_a_part_of_the_suite_no_level_is_said_to_be_withheld(good: Report) -> None:
+    left_out = good.tests[0].model_copy(update={"verdict": Verdict.NOT_RUN, "evidence": NOT_ASKED})
+    part = good.model_copy(update={"tests": (left_out, *good.tests[1:])}).sealed()
+
+    assert name_level(part) == "A part of the suite"
+    assert "Run the suite without --only" in explain_level(part)
+
+
+def test_changed_incomplete_and_spared_reports_are_doubted(good: Report) -> None:
+    spared = good.suite.model_copy(update={"options_off": ("STREAMS=immediate, and not deferred",)})
+    (changed,) = list_doubts(good.model_copy(update={"seconds": 1.0}))
+    (cut,) = list_doubts(good.model_copy(update={"tests": good.tests[1:]}).sealed())
+    (forgiven,) = list_doubts(good.model_copy(update={"suite": spared}).sealed())
+
+    assert list_doubts(good) == []
+    assert changed.startswith("The report was changed after it was written")
+    assert f"1 of {len(good.tests)} tests are missing, such as {good.tests[0].id}" in cut
+    assert forgiven == (
+        "The simulated chip ran without strict options (STREAMS=immediate, and not deferred): what it forgave,"
+        " a real one may not."
+    )
+
+
+def test_everything_that_a_report_says_is_explained() -> None:
+    assert list(overview.LEVELS) == list(LEVEL_CLAIMS)
+    assert set(overview.VERDICTS) == set(Verdict)
+    assert set(overview.CLAIMS) == set(get_args(ClaimResult.model_fields["finding"].annotation))
+    assert set(overview.CLAIMED) == set(Capabilities().claims())
+    assert all(overview.CLAIMED.values())
+
+
+def test_durations_memory_and_moments() -> None:
+    shown = [show_seconds(each) for each in (0.018, 14.4, 119.6, 200.2)]
+    assert shown == ["0.02 s", "14 s", "2 min 0 s", "3 min 20 s"]
+    assert show_memory(8 * 2**30) == "8.0 GiB"
+    assert show_moment("2026-11-24T20:40:45.123+00:00") == "2026-11-24 20:40 UTC"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.core.conftest import Install
 
-from northbridge import BackendNotFoundError, Capabilities
+from northbridge import Capabilities
 from northbridge_conformance.report import suite_run
 from northbridge_conformance.report.report import BackendFacts, Report, TestResult
 from northbridge_conformance.report.suite_run import Facts, find_facts, find_faults, make_report
@@ -36,28 +36,17 @@ def test_a_backend_is_asked_in_a_process_of_its_own() -> None:
     assert facts.versions["torch"].startswith("2.")
 
 
-def test_claims_are_known_if_the_software_cannot_load(install_here: Install) -> None:
-    install_here("load_needs_software")
+def test_what_is_known_of_a_backend_that_is_broken(install_here: Install) -> None:
+    """Its claims if the software cannot load, and its origin if the plugin cannot be imported."""
+    install_here("load_needs_software", "import_exits")
 
-    facts = find_facts("load_needs_software")
+    loading, importing = find_facts("load_needs_software"), find_facts("import_exits")
 
-    assert (facts.backend.device, facts.backend.devices) == ("load_needs_software", 0)
-    assert "its software 'torch_load_needs_software' is not installed" in facts.backend.problem
-
-
-def test_origin_is_known_if_the_plugin_cannot_be_imported(install_here: Install) -> None:
-    install_here("import_exits")
-
-    facts = find_facts("import_exits")
-
-    assert (facts.backend.distribution, facts.backend.api) == ("northbridge-import-exits", 0)
-    assert facts.capabilities == Capabilities()
-    assert "PluginImportError" in facts.backend.problem
-
-
-def test_a_name_that_nobody_has_is_told() -> None:
-    with pytest.raises(BackendNotFoundError):
-        find_facts("cpu_simm")
+    assert (loading.backend.device, loading.backend.devices) == ("load_needs_software", 0)
+    assert "its software 'torch_load_needs_software' is not installed" in loading.backend.problem
+    assert (importing.backend.distribution, importing.backend.api) == ("northbridge-import-exits", 0)
+    assert importing.capabilities == Capabilities()
+    assert "PluginImportError" in importing.backend.problem
 
 
 def test_environment_facts_are_those_that_affect_a_run() -> None:
@@ -74,33 +63,23 @@ def test_environment_facts_are_those_that_affect_a_run() -> None:
     }
 
 
-def test_a_simulated_chips_options_are_told_with_their_values() -> None:
-    """They decide what its report is worth."""
-    environ = {"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate", "NORTHBRIDGE_CPU_SIM_NAME": "word"}
-
-    assert SIMULATED.describe_machine(environ).environment == {**environ, "NORTHBRIDGE_CPU_SIM_NAME": "(not shown)"}
+STREAMS = "NORTHBRIDGE_CPU_SIM_STREAMS"
 
 
-def test_a_simulated_chip_has_strict_options() -> None:
-    streams = "NORTHBRIDGE_CPU_SIM_STREAMS"
+def test_a_simulated_chip_has_strict_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They decide what its report is worth, so that it has their values, and what the user spares the chip."""
+    spared = {STREAMS: "immediate"}
 
-    assert SIMULATED.environ_of_suite({})[streams] == "deferred"
-    assert SIMULATED.environ_of_suite({streams: "immediate"})[streams] == "immediate"
+    assert SIMULATED.environ_of_suite({})[STREAMS] == "deferred"
+    assert SIMULATED.environ_of_suite(spared)[STREAMS] == "immediate"
     assert REAL.environ_of_suite({}) == {}
-
-
-def test_what_the_user_spares_a_simulated_chip_is_listed() -> None:
-    assert SIMULATED.list_options_off({}) == ()
-    assert SIMULATED.list_options_off({"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}) == ()
-    assert SIMULATED.list_options_off({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == (
-        "NORTHBRIDGE_CPU_SIM_STREAMS=immediate, and not deferred: unset it",
-    )
-    assert REAL.list_options_off({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == ()
-
-
-def test_a_simulated_chip_without_strict_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("northbridge_conformance.report.suite_run.strict_options", lambda _name: {})
-
+    environ = {**spared, "NORTHBRIDGE_CPU_SIM_NAME": "word"}
+    assert SIMULATED.describe_machine(environ).environment == {**environ, "NORTHBRIDGE_CPU_SIM_NAME": "(not shown)"}
+    for allowed in ({}, {STREAMS: "deferred"}):
+        assert SIMULATED.list_options_off(allowed) == ()
+    assert SIMULATED.list_options_off(spared) == (f"{STREAMS}=immediate, and not deferred: unset it",)
+    assert REAL.list_options_off(spared) == ()
+    monkeypatch.setattr(suite_run, "strict_options", lambda _name: {})
     assert SIMULATED.list_options_off({}) == ("it has no strict options: give its Simulation some",)
 
 
@@ -122,22 +101,18 @@ def report(monkeypatch: pytest.MonkeyPatch) -> Report:
     return make_report(Facts(backend), "C0", course, {}, began="2026-11-24T12:00:00+00:00", seconds=1.0)
 
 
-def test_a_whole_report_has_no_fault(report: Report) -> None:
+def test_a_whole_report_has_no_fault_until_it_is_changed(report: Report) -> None:
     assert report.level is not None
     assert report.level.label == "C0"
     assert find_faults(report) == []
+    (fault,) = find_faults(report.model_copy(update={"seconds": 2.0}))
+    assert fault.startswith("its digest does not match its content")
 
 
 def with_first(report: Report, **facts: Any) -> tuple[TestResult, ...]:
     """Return the tests of ``report``, of the first of which something is changed."""
     first, *others = report.tests
     return (first.model_copy(update=facts), *others)
-
-
-def test_a_report_that_was_changed_is_told(report: Report) -> None:
-    (fault,) = find_faults(report.model_copy(update={"seconds": 2.0}))
-
-    assert fault.startswith("its digest does not match its content")
 
 
 def test_a_report_with_the_fact_of_an_earlier_suite_is_read(report: Report, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from tests.core.broken_plugins import write_distribution
 from tests.core.command import NO_CHIP, backend, command, flowing, northbridge, northbridge_here, row
 from tests.core.conftest import Install, Site
 from typer.testing import CliRunner
@@ -24,15 +25,6 @@ app = typer.Typer()
 def greet() -> None:
     print("hello")
 """
-
-
-def _announce(site: Path, module: str) -> Path:
-    """Install a distribution in ``site`` that announces commands in ``module``."""
-    (site / "acme-1.0.dist-info").mkdir(parents=True)
-    (site / "acme-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
-    (site / "acme-1.0.dist-info" / "entry_points.txt").write_text(f"[northbridge.commands]\nacme = {module}:app\n")
-    (site / "acme_commands.py").write_text(COMMANDS)
-    return site
 
 
 def test_without_arguments_it_prints_help() -> None:
@@ -72,7 +64,11 @@ WRONG_USAGE: list[tuple[str, dict[str, str], str, str]] = [
     ("doctor", {"DETECT_TIMEOUT": "soon"}, "NORTHBRIDGE_DETECT_TIMEOUT='soon' is not a number", ""),
     ("doctor --output no_such_folder/found.json", {}, "", "/no_such_folder is not a writable folder"),
     ("doctor --output \x1b]0;OWNED\x07no_such_folder/found.json", {}, "", "no_such_folder is not a writable folder"),
-    *((each, {"SIMULATE": "ACME"}, NO_ACME, "Did you mean 'acme'?") for each in ("list", "doctor")),
+    *(
+        (each, {"SIMULATE": "ACME"}, NO_ACME, "Did you mean 'acme'?")
+        for each in ("list", "doctor", "conformance cpu_sim")
+    ),
+    ("conformance cpu_sim", {"DISABLE": "cpu_sim"}, "backend 'cpu_sim' (northbridge-cpu-sim 0.1.0) is disabled", ""),
     ("conformance double", {}, "backend 'double' is installed twice: northbridge-double-one 1.0 ", ""),
     ("conformance cuda", {}, "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's", ""),
 ]
@@ -119,7 +115,9 @@ class TestTheCommand:
         ],
     )
     def test_commands_of_another_distribution(self, tmp_path: Path, module: str, code: int, said: str) -> None:
-        site = Site((_announce(tmp_path / "site", module),), tmp_path)
+        points = {"northbridge.commands": {"acme": f"{module}:app"}}
+        write_distribution(tmp_path / "site", "acme", "1.0", points, {"acme_commands.py": COMMANDS})
+        site = Site((tmp_path / "site",), tmp_path)
 
         listed, own = northbridge(site, "list", "--no-probe"), northbridge(site, "acme-greet")
 

@@ -163,32 +163,10 @@ def test_a_module_is_imported_where_needed(write: Write, tmp_path: Path, monkeyp
         monkeypatch.delitem(sys.modules, name)
 
 
-def test_finding_has_line_and_evidence(write: Write, software: Software) -> None:
-    software(CODE)
-
-    (finding,) = check(write(line("toy_chip.count", "function", "() -> int", evidence="inferred", required=False)))
-
-    assert (finding.name, finding.signature, finding.line) == ("toy_chip.count", "() -> int", 5)
-    assert (finding.evidence, finding.source, finding.since) == ("inferred", "https://toy.example/docs", "1.0")
-    assert finding.required is False
-
-
 def test_software_as_the_contract_says_passes(write: Write, software: Software) -> None:
     module = software(CODE)
-    contract = write(
-        line("toy_chip", "module"),
-        line("toy_chip.count", "function", "() -> int", **TRY),
-        line("toy_chip.name", "function", "(device=None) -> str", acquires=True, **TRY),
-        line("toy_chip.Stream.wait", "method", "(event)"),
-        line("toy_chip.handle", "attribute", acquires=True),
-        line("toy_chip.native", "function", "(a, b)"),
-        line("toy_chip.count_all", "absent"),
-        line("toy_chip.graph", "function", "()", required=False),  # which some releases lack
-        line("TOY_CARDS", "environment"),
-        line("it counts", "behaviour"),
-    )
 
-    reject_broken(contract)
+    reject_broken(write(*TAKING, *(said for said, *_ in NEITHER)))
 
     assert module.taken == []
 
@@ -223,26 +201,23 @@ def test_other_signature_is_refused_and_more_are_counted(write: Write, software:
     with pytest.raises(ContractError) as raised:
         reject_broken(contract)
 
-    assert (
-        "needs toy_chip.count(device=None) -> int, and it has no parameter 'device': () -> int; found pydantic 2"
-        in (str(raised.value))
-    )
+    needs = "needs toy_chip.count(device=None) -> int, and it has no parameter 'device': () -> int; found pydantic 2"
+    assert needs in str(raised.value)
+    assert "docs) is wrong, and so are 1 more. Fix" in str(raised.value)
     assert "line 5 (inferred" in str(raised.value)
     assert "software that has it, or tell" in str(raised.value)
 
 
 def test_a_module_not_imported_is_left_alone(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But it must be installed."""
+    with pytest.raises(ContractError, match="needs toy_management, and there is no module 'toy_management'; found no"):
+        reject_broken(write(line("toy_management", "module")))
     (tmp_path / "toy_management.py").write_text("raise OSError('no driver')")
     monkeypatch.syspath_prepend(tmp_path)
 
     reject_broken(write(line("toy_management", "module"), line("toy_management.count", "function", "()")))
 
     assert "toy_management" not in sys.modules
-
-
-def test_a_module_that_is_not_installed_is_refused(write: Write) -> None:
-    with pytest.raises(ContractError, match="needs toy_management, and there is no module 'toy_management'; found no"):
-        reject_broken(write(line("toy_management", "module")))
 
 
 def test_a_stand_in_that_watches_its_attributes_sees_no_reading(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

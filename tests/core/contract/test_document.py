@@ -1,8 +1,10 @@
-"""The file: what it says, where it says it, and how a wrong one is told."""
+"""The file: what it says, where it says it, how a wrong one is told; and the signatures of its lines."""
 
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tests.core.contract.conftest import HEAD, Write, line
 
 import northbridge
 from northbridge.contract import Contract, contract_of
+from northbridge.contract.signature import IncomparableError, difference, is_kind_of, parse, signature_of
 from northbridge.errors import PluginContractError
 
 
@@ -39,6 +42,10 @@ def test_each_line_is_found_again_in_the_file(write: Write) -> None:
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
+        (
+            [line("toy_chip", "module").replace("'1.0'", "1.20")],
+            "'toy_chip': since=1.2: Input should be a valid string",
+        ),
         ([line("toy_chip", "modul")], "line 5 is wrong: 'toy_chip': kind='modul': Input should be 'module', 'class'"),
         ([line("toy_chip", "module", meaning="")], "line 5 is wrong: 'toy_chip': meaning is missing"),
         (
@@ -66,11 +73,6 @@ def test_each_line_is_found_again_in_the_file(write: Write) -> None:
         (["symbol = [{name = 'toy_chip'}]"], "1 symbols, and 0 lines that begin with [[symbol]]"),
         (["\nsymbols = []"], "symbol is missing"),
         ([f"more = {'[' * 100_000}"], "nest"),
-        # A number would lose its zero.
-        (
-            [line("toy_chip", "module").replace("'1.0'", "1.20")],
-            "'toy_chip': since=1.2: Input should be a valid string",
-        ),
     ],
 )
 def test_a_wrong_line_is_told_with_its_number(write: Write, lines: list[str], told: str) -> None:
@@ -81,6 +83,8 @@ def test_a_wrong_line_is_told_with_its_number(write: Write, lines: list[str], to
     assert told in str(raised.value)
     assert str(raised.value).endswith(". Fix: tell its author")
     assert raised.value.backend == "toy"
+    with pytest.raises(PluginContractError, match="packages is missing"):
+        write(head=HEAD.replace("packages", "# packages"))
 
 
 def test_a_file_that_is_not_there_is_told_by_its_path(tmp_path: Path) -> None:
@@ -88,11 +92,6 @@ def test_a_file_that_is_not_there_is_told_by_its_path(tmp_path: Path) -> None:
 
     with pytest.raises(PluginContractError, match=rf"^{re.escape(str(path))} is wrong: \[Errno 2\] No such file"):
         Contract.read(path)
-
-
-def test_a_file_whose_head_lacks_the_packages_is_refused(write: Write) -> None:
-    with pytest.raises(PluginContractError, match="packages is missing"):
-        write(head=HEAD.replace("packages", "# packages"))
 
 
 def test_the_contract_of_a_backend_lies_beside_its_bridge(install_here: Install) -> None:
@@ -106,3 +105,86 @@ def test_the_contract_of_a_backend_lies_beside_its_bridge(install_here: Install)
         assert contract is not None
         assert (contract.backend, contract.path.name) == ("contracted", "contract.toml")
     assert [contract_of(northbridge.get(name)) for name in ("acme", "load_raises")] == [None, None]
+
+
+ALL_KINDS = "(a, b=None, /, c: int=1, *args, d, e: str='x', **kwargs) -> dict[str, int]"
+
+
+def test_every_kind_of_parameter_is_read() -> None:
+    def same(a, b=None, /, c: int = 1, *args, d, e: str = "x", **kwargs):  # type: ignore[no-untyped-def]
+        """Take what the text says."""
+
+    said, real = parse(ALL_KINDS), signature_of(same)
+
+    assert [(each.name, each.kind) for each in said.parameters.values()] == [
+        (each.name, each.kind) for each in real.parameters.values()
+    ]
+    assert difference(said, real) == ""
+    assert said.return_annotation == "dict[str, int]"
+
+
+@pytest.mark.parametrize("text", ["", "int", "(", "(a a)", "() -> a struct", "(): return\ndef g()"])
+def test_what_is_not_a_signature_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a signature such as"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("said", "found", "reason"),
+    [
+        ("(device)", "(device=None)", ""),
+        ("(device)", "(device, verbose=False)", ""),
+        ("(device=None)", "(device=None, *args, **kwargs)", ""),
+        ("(*, stream=None)", "(stream=None)", ""),
+        ("(device, /)", "(index)", ""),
+        ("(seed, /, times=1)", "(s, times=1)", ""),
+        ("(device=None)", "()", "it has no parameter 'device'"),
+        ("(device=None)", "(device)", "its parameter 'device' must be given"),
+        ("()", "(device)", "it asks for 'device' too"),
+        ("(a, b)", "(b, a)", "its parameter 'a' is number 2, not 1"),
+        ("(a)", "(new=None, a=None)", "its parameter 'a' is number 2, not 1"),
+        ("(a)", "(*, a)", "its parameter 'a' is keyword-only, not positional or keyword"),
+        ("(a)", "(a, /)", "its parameter 'a' is positional-only, not positional or keyword"),
+        ("(*args)", "(args)", "it has no parameter 'args'"),
+        ("(a)", "(**kwargs)", "it has no parameter 'a'"),
+        ("(a, b, /)", "(a)", "it has no parameter 'b'"),
+        ("(a, /)", "(x, y)", "it asks for 'y' too"),
+    ],
+)
+def test_a_call_that_would_fail_is_told(said: str, found: str, reason: str) -> None:
+    assert difference(parse(said), parse(found)) == reason
+
+
+@pytest.mark.parametrize(
+    ("said", "found"), [("(a, b=1)", "(*args, **kwargs)"), ("(*, a)", "(**rest)"), ("(a, /)", "(*args)")]
+)
+def test_what_takes_anything_cannot_be_compared(said: str, found: str) -> None:
+    with pytest.raises(IncomparableError, match="it accepts anything: "):
+        difference(parse(said), parse(found))
+
+
+@pytest.mark.parametrize("value", [max, 3])
+def test_what_tells_no_signature_cannot_be_compared(value: Callable[..., object] | int) -> None:
+    with pytest.raises(IncomparableError, match="it has no signature: "):
+        signature_of(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "fits"),
+    [
+        (3, "int", True),
+        (True, "int", False),
+        (True, "bool", True),
+        (3, "float", True),
+        (None, "None", True),
+        ("x", "int | str | None", True),
+        ({"a": 1}, "dict[str, int]", True),
+        (OrderedDict(), "dict", True),
+        (OrderedDict(), "collections.OrderedDict", True),
+        ([], "tuple[int, int]", False),
+        (3, "Any", True),
+        (None, "object", True),
+    ],
+)
+def test_a_result_is_compared_by_the_name_of_its_class(value: object, annotation: str, fits: bool) -> None:
+    assert is_kind_of(value, annotation) is fits

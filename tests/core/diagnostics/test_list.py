@@ -4,59 +4,50 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from tests.core.command import Completed, backend, flowing, northbridge, row
+from tests.core.broken_plugins import write_distribution
+from tests.core.command import backend, flowing, northbridge, row
 from tests.core.conftest import Install, Site
 
+from northbridge.diagnostics import namespaces, torch_import
 from northbridge.lightning.versions import INSTALL
+from northbridge.processes.child import Reply, Stage, ask
+
+ROWS = {
+    "acme": ["0.1.0", "northbridge-acme", "ready", "yes", "2", "no"],
+    "hook_raises": ["1.2.3", "northbridge-hook-", "off", "-", "-", "-"],
+    "import_exits": ["1.2.3", "northbridge-", "broken", "no", "-", "-"],
+    "probe_crashes": ["1.2.3", "northbridge-probe-", "broken", "no", "-", "no"],
+    "cuda": ["1.2.3", "northbridge-takes-", "broken", "-", "-", "-"],
+    "double": ["1.0", "northbridge-", "broken", "-", "-", "-"],
+}
+REASONS = (
+    "hook_raises switched off by NORTHBRIDGE_DISABLE=cpu_sim,hook_raises,hpu,npu,sdaa,xpu",
+    "(northbridge-import-exits 1.2.3) could not be imported: SystemExit: no licence for this machine.",
+    "(northbridge-probe-crashes 1.2.3): the process that asked for its devices was killed by SIGSEGV",
+    "cuda northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's own word",
+    "double backend 'double' is installed twice: northbridge-double-one 1.0 and northbridge-double-two 2.0.",
+)
 
 
-@pytest.fixture(scope="module")
-def run(install: Install, without_lightning: Site) -> Completed:
-    """List an environment with a plugin for each thing that can be said about one."""
+def test_each_has_its_row_and_its_reason_in_full(install: Install, without_lightning: Site) -> None:
+    """In an environment with a plugin for each thing that can be said about one."""
     site = install("acme", "hook_raises", "import_exits", "probe_crashes", "takes_cuda", "double_one", "double_two")
-    return northbridge(
-        without_lightning.beside(*site.folders), "list", NORTHBRIDGE_DISABLE="cpu_sim,hook_raises,hpu,npu,sdaa,xpu"
-    )
+    off = "cpu_sim,hook_raises,hpu,npu,sdaa,xpu"
 
+    run = northbridge(without_lightning.beside(*site.folders), "list", NORTHBRIDGE_DISABLE=off)
 
-class TestAnEnvironmentWithOneOfEach:
-    @pytest.mark.parametrize(
-        ("name", "cells"),
-        [
-            ("acme", ["0.1.0", "northbridge-acme", "ready", "yes", "2", "no"]),
-            ("hook_raises", ["1.2.3", "northbridge-hook-", "off", "-", "-", "-"]),
-            ("import_exits", ["1.2.3", "northbridge-", "broken", "no", "-", "-"]),
-            ("probe_crashes", ["1.2.3", "northbridge-probe-", "broken", "no", "-", "no"]),
-            ("cuda", ["1.2.3", "northbridge-takes-", "broken", "-", "-", "-"]),
-            ("double", ["1.0", "northbridge-", "broken", "-", "-", "-"]),
-        ],
-    )
-    def test_each_has_its_row(self, run: Completed, name: str, cells: list[str]) -> None:
-        assert row(run.stdout, name) == [name, *cells]
-
-    @pytest.mark.parametrize(
-        "reason",
-        [
-            "hook_raises switched off by NORTHBRIDGE_DISABLE=cpu_sim,hook_raises,hpu,npu,sdaa,xpu",
-            "(northbridge-import-exits 1.2.3) could not be imported: SystemExit: no licence for this machine.",
-            "(northbridge-probe-crashes 1.2.3): the process that asked for its devices was killed by SIGSEGV",
-            "cuda northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's own word",
-            "double backend 'double' is installed twice: northbridge-double-one 1.0 and northbridge-double-two 2.0.",
-        ],
-    )
-    def test_each_reason_is_told_in_full(self, run: Completed, reason: str) -> None:
-        assert reason in flowing(run.stdout)
-
-    def test_it_fits_a_terminal_and_ends_with_1_for_a_broken_one(self, run: Completed) -> None:
-        assert max(len(line) for line in run.stdout.splitlines()) <= 80
-        assert "…" not in run.stdout
-        assert run.returncode == 1
-        assert run.stderr.endswith("asking in child processes, which may take minutes\n")  # redirected, and it lasts
-        assert run.stderr.count("\n") == 1
+    assert {name: row(run.stdout, name)[1:] for name in ROWS} == ROWS
+    assert [reason for reason in REASONS if reason not in flowing(run.stdout)] == []
+    assert max(len(line) for line in run.stdout.splitlines()) <= 80
+    assert "…" not in run.stdout
+    assert run.returncode == 1
+    assert run.stderr.endswith("asking in child processes, which may take minutes\n")  # redirected, and it lasts
+    assert run.stderr.count("\n") == 1
 
 
 def test_what_is_simply_not_there_is_no_error(install: Install, without_lightning: Site) -> None:
@@ -193,12 +184,7 @@ def test_a_release_that_was_not_tested(
 
 
 def _install_lightning(site: Site, version: str, folder: Path, body: str, name: str = "lightning") -> Site:
-    module = name.replace("-", "_")
-    info, package = folder / f"{module}-{version}.dist-info", folder / module
-    info.mkdir()
-    package.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (package / "__init__.py").write_text(body)
+    write_distribution(folder, name, version, {}, {f"{name.replace('-', '_')}/__init__.py": body})
     return site.beside(folder)
 
 
@@ -209,3 +195,112 @@ def _fill_with_the_real_one(package: Path, version: str) -> None:
         (package / each.name).symlink_to(each)
     (package / "version.info").unlink()
     (package / "version.info").write_text(version)
+
+
+FIX = "set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and write `import northbridge.lightning` at the top of your script"
+MISSING = "libbroken.so: cannot open shared object file"
+
+
+def install_extension(folder: Path, body: str) -> None:
+    """Install somebody else's distribution, of which torch runs ``start()`` at the end of its import."""
+    source = {"torch_broken.py": f"import os\ndef start():\n    {body}\n"}
+    write_distribution(folder, "torch-broken", "1.0", {"torch.backends": {"broken": "torch_broken:start"}}, source)
+
+
+def reply_of(question: str, stage: str) -> Reply:
+    stages = {stage: Stage("importing it", 60.0, "wait"), "torch": torch_import.STAGE}
+    return ask(question, stages)
+
+
+RUNS = "the process that imports torch and runs code of torch-broken 1.0 "
+BREAKS = {
+    f"raise ImportError('{MISSING}')": f"torch-broken 1.0 breaks `import torch`: ImportError: {MISSING}. Fix",
+    "raise SystemExit(0)": "torch-broken 1.0 breaks `import torch`: SystemExit: 0. Fix: ",
+    "os._exit(0)": f"{RUNS}ended with exit code 0 while importing torch. Fix: match it to this torch and driver, or",
+    "raise KeyboardInterrupt": f"{RUNS}was killed by",
+}
+
+
+@pytest.mark.parametrize(("body", "told"), list(BREAKS.items())[1:3], ids=["exits", "dies"])
+def test_who_breaks_the_import_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, told: str) -> None:
+    install_extension(tmp_path, body)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    problem = torch_import.problem_of(reply_of(namespaces.question([]), "torch"))
+
+    assert problem.startswith(told)
+    assert "TORCH_DEVICE_BACKEND_AUTOLOAD=0" in problem
+    assert "import northbridge.lightning" in problem
+
+
+def test_a_torch_that_is_broken_itself_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch.py").write_text("raise OSError('libtorch.so: file too short')")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    problem = torch_import.problem_of(reply_of(namespaces.question([]), "torch"))
+
+    assert problem == "`import torch` raised OSError: libtorch.so: file too short. Fix: reinstall torch"
+
+
+@pytest.mark.parametrize("command", ["list", "doctor --output found.json"])
+def test_somebody_elses_broken_extension_comes_first_and_alone(tmp_path: Path, command: str) -> None:
+    install_extension(tmp_path, f"raise ImportError('{MISSING}')")
+    expected = f"torch-broken 1.0 breaks `import torch`: ImportError: {MISSING}. Fix: repair or uninstall it, or {FIX}"
+
+    run = northbridge(Site((tmp_path,), tmp_path), *command.split())
+
+    assert run.returncode == 1
+    assert run.stdout.splitlines()[0] == expected
+    assert row(run.stdout, "hpu")[3:] == row(run.stdout, "sdaa")[3:] == ["not asked"] * 4
+    assert row(run.stdout, "lightning.pytorch")[-1] == "not asked"
+    if command != "list":
+        found = json.loads((tmp_path / "found.json").read_text())
+        assert found["torch_problem"] == expected
+        assert found["selection"]["reason"] == "torch cannot be imported"
+        assert [each["what"] for each in found["advice"] if each["level"] == "wrong"] == [expected]
+
+
+@pytest.mark.parametrize(("body", "told"), list(BREAKS.items())[2:], ids=["dies", "is interrupted"])
+def test_a_suite_that_cannot_import_torch_grants_nothing(tmp_path: Path, body: str, told: str) -> None:
+    """Exit code 0 would say that the level is granted."""
+    install_extension(tmp_path, body)
+
+    arguments = ("conformance", "cpu_sim", "--level", "C0", "--out", "report")
+
+    run = northbridge(Site((tmp_path,), tmp_path), *arguments, NORTHBRIDGE_DISABLE="")
+
+    assert run.returncode == 1
+    assert run.stderr.startswith(f"northbridge: {told}")
+    assert not (tmp_path / "report").exists()
+
+
+SWITCHING = """
+import os
+
+before = os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD")
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+import torch
+
+if before is None:
+    del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]
+"""
+
+
+def test_software_that_switches_autoload_off_is_told(write_plugin: Callable[[str, str], Site]) -> None:
+    site = write_plugin("own", "Software.package = 'torch_own'")
+    (site.folders[-1] / "torch_own.py").write_text(SWITCHING)
+
+    found = backend("own", northbridge(site, "list", "--json"))
+
+    assert found["status"] == "ready"
+    assert found["reason"] == (
+        "`import torch_own` switches torch's autoload off while it imports torch. Fix: write `import"
+        " northbridge.lightning` at the top of your script"
+    )
+
+
+def test_software_that_leaves_autoload_alone_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch_own.py").write_text("import torch\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert reply_of(torch_import.question("torch_own"), "package").facts == {"switches_off": False}

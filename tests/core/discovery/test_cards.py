@@ -29,18 +29,11 @@ class Silent(PlainBridge):
         raise northbridge.DetectionError("`acme-smi` did not answer", backend="acme")
 
 
-@pytest.mark.parametrize(
-    ("bridge", "expected"),
-    [(PlainBridge(), None), (AQuarter(), 2)],
-    ids=["a device is a card", "a device is a quarter"],
-)
-def test_the_bridge_tells(bridge: northbridge.Bridge, expected: int | None) -> None:
-    assert counted_cards(make_backend(bridge=bridge), [3, 4], total=8) == expected
-
-
-def test_unknown_cards_are_recorded_and_stop_nothing() -> None:
+def test_the_bridge_tells_how_many_cards() -> None:
+    """By default a device is a card; unknown cards are recorded and stop nothing."""
+    assert counted_cards(make_backend(), [3, 4], total=8) is None
+    assert counted_cards(make_backend(bridge=AQuarter()), [3, 4], total=8) == 2
     assert counted_cards(make_backend("acme", bridge=Silent()), [0], total=1) is None
-
     assert northbridge.Entry("acme", "cards not counted", "`acme-smi` did not answer") in northbridge.record()
 
 
@@ -56,37 +49,31 @@ def pattern(folder: Path) -> re.Pattern[str]:
     return re.compile(re.escape(str(folder)) + r"/card(\d+)$")
 
 
-def test_user_of_a_card_is_found_with_its_command(tmp_path: Path) -> None:
-    card = tmp_path / "card3"
-    card.touch()
-    hold = f"file = open({str(card)!r}); print('holds', flush=True); input()"
-    with start_python("-c", hold, stdin=subprocess.PIPE, stderr=None) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "holds\n"
+def test_users_of_cards_are_found_with_their_commands(tmp_path: Path) -> None:
+    """A command from deep folders still tells its script."""
+    program = "file = open({!r}, 'w'); print('holds', flush=True); input()"
+    script, short = tmp_path / ("deep" * 20) / "train.py", program.format(str(tmp_path / "card3"))
+    script.parent.mkdir()
+    script.write_text(program.format(str(tmp_path / "card0")))
+    with (
+        start_python("-c", short, stdin=subprocess.PIPE, stderr=None) as first,
+        start_python(str(script), stdin=subprocess.PIPE, stderr=None) as second,
+    ):
+        for holder in (first, second):
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "holds\n"
 
         found = device_users(pattern(tmp_path))
 
-        holder.kill()
-    assert set(found) == {holder.pid}
-    number, command = found[holder.pid]
+        first.kill()
+        second.kill()
+    python = Path(sys.executable).name
+    number, command = found.pop(first.pid)
+    assert found == {second.pid: (0, f"{python} train.py")}
     assert number == 3
-    assert command.startswith(Path(sys.executable).name + " -c file = open(")
+    assert command.startswith(f"{python} -c file = open(")
     assert command.endswith(" …")
     assert len(command) <= 80
-
-
-def test_a_command_from_deep_folders_still_tells_its_script(tmp_path: Path) -> None:
-    card, script = tmp_path / "card0", tmp_path / ("deep" * 20) / "train.py"
-    script.parent.mkdir()
-    script.write_text(f"file = open({str(card)!r}, 'w'); print('holds', flush=True); input()")
-    with start_python(str(script), stdin=subprocess.PIPE, stderr=None) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "holds\n"
-
-        found = device_users(pattern(tmp_path))
-
-        holder.kill()
-    assert found == {holder.pid: (0, f"{Path(sys.executable).name} train.py")}
 
 
 def test_this_process_is_one_too(tmp_path: Path) -> None:
@@ -143,13 +130,10 @@ def refusal(limit_s: float = 10.0) -> str:
     ids=["in the language of programs", "not text"],
 )
 def test_what_it_prints_is_returned(tool: Tool, script: str, printed: str) -> None:
-    tool(script)
-
-    assert ask("-q") == printed
-
-
-def test_one_that_is_not_installed_is_not_an_error() -> None:
+    """One that is not installed is not an error."""
     assert ask() is None
+    tool(script)
+    assert ask("-q") == printed
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import re
 from importlib.metadata import Distribution
 from pathlib import Path
 
@@ -20,10 +20,6 @@ BROKEN: dict[str, tuple[type[northbridge.BackendError], str]] = {
     "import_raises": (
         northbridge.PluginImportError,
         f"{{who}} could not be imported: RuntimeError: libacme.so.3 wants GLIBC_2.99. {REMOVE}",
-    ),
-    "import_exits": (
-        northbridge.PluginImportError,
-        f"{{who}} could not be imported: SystemExit: no licence for this machine. {REMOVE}",
     ),
     "import_needs_software": (
         northbridge.SoftwareMissingError,
@@ -94,30 +90,11 @@ def test_a_broken_plugin_is_refused_with_its_origin_and_the_cure(name: str, inst
     assert [northbridge.get(each).name for each in ("cpu_sim", "acme")] == ["cpu_sim", "acme"]
 
 
-def test_the_error_comes_home_from_a_rank_with_its_backend(install_here: Install) -> None:
-    install_here("import_raises")
-    with pytest.raises(northbridge.PluginImportError) as caught:
-        northbridge.get("import_raises")
-
-    home = pickle.loads(pickle.dumps(caught.value))
-
-    assert (type(home), str(home), home.backend) == (northbridge.PluginImportError, str(caught.value), "import_raises")
-    assert isinstance(caught.value.__cause__, RuntimeError)
-
-
 SOURCE = "import northbridge\n\n@northbridge.hookimpl\ndef northbridge_backend():\n    "
 RARELY_BROKEN = {
     "a panic that is not an Exception": (
         "class PanicException(BaseException): ...\nraise PanicException('called `unwrap()` on a `None` value')",
         "PanicException: called `unwrap()` on a `None` value. Fix: upgrade or uninstall",
-    ),
-    "an error whose text cannot be read": (
-        "class Broken(Exception):\n    def __str__(self): raise ValueError('no text')\nraise Broken",
-        "Broken: (its text cannot be read: ValueError). Fix: up",
-    ),
-    "an error that goes on and on": (
-        "raise RuntimeError('y' * 5000)",
-        f"RuntimeError: {'y' * 199}…. Fix: upgrade or uninstall",
     ),
     "an object in the place of the module": (
         "import sys\nclass Facade:\n    def __getattr__(self, _): raise RuntimeError\nsys.modules[__name__] = Facade()",
@@ -131,12 +108,6 @@ RARELY_BROKEN = {
         "import northbridge_written.device",
         "(northbridge-written 0.5) lacks module 'northbridge_written.device'. Fix: reinstall northbridge-written",
     ),
-    "an error of many lines": ("raise ValueError('one\\n   two\\n')", "ValueError: one two. Fix: upgrade"),
-    "an error without a text": ("raise AssertionError", "could not be imported: AssertionError. Fix: upgrade"),
-    "a hook that returns nothing": (
-        f"{SOURCE}pass",
-        "northbridge_backend() must return a Backend, found None. Fix: upgrade",
-    ),
     "a hook that ends the process": (
         f"{SOURCE}raise SystemExit(3)",
         "northbridge_backend() raised SystemExit: 3. Fix: upgrade",
@@ -148,31 +119,28 @@ RARELY_BROKEN = {
 }
 
 
-class TestAPluginWrittenHere:
-    """The rarer ways to be broken, for which no distribution is kept."""
+@pytest.fixture
+def plugin(tmp_path: Path, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> northbridge.Plugin:
+    """One that is written here: for the rarer ways to be broken no distribution is kept."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "northbridge_written").mkdir()
+    write_distribution(tmp_path, "northbridge-written", "0.5", {})
+    return northbridge.Plugin(
+        "written", "northbridge_written", Distribution.at(tmp_path / "northbridge_written-0.5.dist-info")
+    )
 
-    @pytest.fixture
-    def plugin(self, tmp_path: Path, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> northbridge.Plugin:
-        monkeypatch.syspath_prepend(tmp_path)
-        (tmp_path / "northbridge_written").mkdir()
-        write_distribution(tmp_path, "northbridge-written", "0.5", {})
-        return northbridge.Plugin(
-            "written", "northbridge_written", Distribution.at(tmp_path / "northbridge_written-0.5.dist-info")
-        )
 
-    @pytest.mark.parametrize(("source", "words"), RARELY_BROKEN.values(), ids=RARELY_BROKEN)
-    def test_it_is_refused(self, plugin: northbridge.Plugin, tmp_path: Path, source: str, words: str) -> None:
-        (tmp_path / "northbridge_written" / "__init__.py").write_text(f"{source}\n")
+@pytest.mark.parametrize(("source", "words"), RARELY_BROKEN.values(), ids=RARELY_BROKEN)
+def test_rarely_broken_plugin_is_refused(plugin: northbridge.Plugin, tmp_path: Path, source: str, words: str) -> None:
+    (tmp_path / "northbridge_written" / "__init__.py").write_text(f"{source}\n")
+    kind = northbridge.PluginHookError if SOURCE in source else northbridge.PluginImportError
 
-        with pytest.raises(
-            northbridge.PluginHookError if SOURCE in source else northbridge.PluginImportError
-        ) as caught:
-            declare(plugin)
+    with pytest.raises(kind, match=re.escape(words)):
+        declare(plugin)
 
-        assert words in str(caught.value)
 
-    def test_ctrl_c_during_the_import(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
-        (tmp_path / "northbridge_written" / "__init__.py").write_text("raise KeyboardInterrupt\n")
+def test_ctrl_c_during_the_import(plugin: northbridge.Plugin, tmp_path: Path) -> None:
+    (tmp_path / "northbridge_written" / "__init__.py").write_text("raise KeyboardInterrupt\n")
 
-        with pytest.raises(KeyboardInterrupt):
-            declare(plugin)
+    with pytest.raises(KeyboardInterrupt):
+        declare(plugin)

@@ -36,49 +36,35 @@ def vendors_imported() -> set[str]:
 
 
 class TestInstalled:
-    def test_backend_is_listed_with_module_and_version(self, install_here: Install) -> None:
-        install_here("acme")
-
-        (acme,) = (plugin for plugin in northbridge.installed() if plugin.name == "acme")
-        assert (acme.module, acme.distribution, acme.version) == ("northbridge_acme", "northbridge-acme", "0.1.0")
-        assert repr(acme) == "<Plugin 'acme' in 'northbridge_acme', from northbridge-acme 0.1.0>"
-
-    def test_to_list_the_names_reads_them_alone(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-        install_here("acme")
-        installed._read.cache_clear()
-        read: list[str] = []
-        monkeypatch.setattr(PathDistribution, "read_text", _recorded(PathDistribution.read_text, read))
-
-        northbridge.installed()
-
-        assert "entry_points.txt" in read
-        assert "METADATA" not in read
-
-    def test_they_are_read_again_once_one_is_added(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.syspath_prepend(tmp_path)
-        before = names()
-        read: list[str] = []
-        monkeypatch.setattr(PathDistribution, "read_text", _recorded(PathDistribution.read_text, read))
-
-        assert names() == before
-        assert read == []
-
-        write_distribution(tmp_path, "northbridge-quartz", "1.0", {GROUP: {"quartz": "northbridge_quartz"}})
-        assert names() == sorted([*before, "quartz"])
-
-    def test_listing_sorts_the_names_and_imports_no_plugin(self, install_here: Install) -> None:
+    def test_each_is_listed_with_module_and_version(self, install_here: Install) -> None:
+        """A name that two distributions claim is listed twice; the names are sorted, and no plugin is imported."""
         before = vendors_imported()
         install_here()
 
+        (acme,) = (plugin for plugin in northbridge.installed() if plugin.name == "acme")
+        doubles = [str(plugin) for plugin in northbridge.installed() if plugin.name == "double"]
+
+        assert (acme.module, acme.distribution, acme.version) == ("northbridge_acme", "northbridge-acme", "0.1.0")
+        assert repr(acme) == "<Plugin 'acme' in 'northbridge_acme', from northbridge-acme 0.1.0>"
+        assert doubles == ["northbridge-double-one 1.0", "northbridge-double-two 2.0"]
         assert names() == sorted(names())
         assert vendors_imported() == before
 
-    def test_a_name_that_two_distributions_claim_is_listed_twice(self, install_here: Install) -> None:
-        install_here("double_one", "double_two")
+    def test_names_are_read_alone_and_again_once_one_is_added(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read: list[str] = []
+        monkeypatch.setattr(PathDistribution, "read_text", _recorded(PathDistribution.read_text, read))
+        monkeypatch.syspath_prepend(tmp_path)
+        installed._read.cache_clear()
+        before = names()
 
-        doubles = [str(plugin) for plugin in northbridge.installed() if plugin.name == "double"]
-
-        assert doubles == ["northbridge-double-one 1.0", "northbridge-double-two 2.0"]
+        assert "entry_points.txt" in read
+        assert "METADATA" not in read
+        read.clear()
+        assert (names(), read) == (before, [])
+        write_distribution(tmp_path, "northbridge-quartz", "1.0", {GROUP: {"quartz": "northbridge_quartz"}})
+        assert names() == sorted([*before, "quartz"])
 
     def test_broken_installations_do_not_hide_the_others(
         self, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -170,43 +156,23 @@ class TestANameThatCannotBeHad:
         with pytest.raises(northbridge.BackendNotFoundError, match=r"is installed; found none\. `northbridge list`"):
             northbridge.get("cpu_sim")
 
-    @pytest.mark.parametrize(
-        ("vendors", "name", "kind", "told"),
-        [
-            (
-                ("double_one", "double_two"),
-                *("double", northbridge.BackendConflictError),
-                (
-                    "backend 'double' is installed twice: northbridge-double-one 1.0 and northbridge-double-two 2.0."
-                    " Fix: uninstall one"
-                ),
-            ),
-            (
-                ("takes_cuda",),
-                *("cuda", northbridge.BackendNameError),
-                (
-                    "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's own word. Fix:"
-                    " uninstall northbridge-takes-cuda"
-                ),
-            ),
-        ],
-        ids=["claimed twice", "Lightning's own"],
-    )
-    def test_a_name_that_a_plugin_may_not_have(
-        self,
-        vendors: tuple[str, ...],
-        name: str,
-        kind: type[northbridge.BackendError],
-        told: str,
-        install_here: Install,
-    ) -> None:
+    def test_a_name_that_a_plugin_may_not_have(self, install_here: Install) -> None:
         """It disturbs no other."""
-        install_here(*vendors, "acme")
+        install_here("double_one", "double_two", "takes_cuda", "acme")
 
-        with pytest.raises(kind) as caught:
-            northbridge.get(name)
+        with pytest.raises(northbridge.BackendConflictError) as twice:
+            northbridge.get("double")
+        with pytest.raises(northbridge.BackendNameError) as lightnings:
+            northbridge.get("cuda")
 
-        assert str(caught.value) == told
+        assert str(twice.value) == (
+            "backend 'double' is installed twice: northbridge-double-one 1.0 and northbridge-double-two 2.0."
+            " Fix: uninstall one"
+        )
+        assert str(lightnings.value) == (
+            "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's own word. Fix:"
+            " uninstall northbridge-takes-cuda"
+        )
         assert (northbridge.get("cpu_sim").name, northbridge.get("acme").name) == ("cpu_sim", "acme")
 
 
@@ -222,49 +188,31 @@ class TestSwitchedOff:
         assert str(caught.value) == (
             "backend 'acme' (northbridge-acme 0.1.0) is disabled. Fix: remove 'acme' from NORTHBRIDGE_DISABLE"
         )
+        assert describe("hal9000") == "backend 'hal9000'"
 
     def test_one_that_was_used_is_refused_too(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It stays listed, and the others stay on."""
-        install_here("acme")
+        """It stays listed, and the others stay on; so is one that is claimed twice."""
+        install_here("acme", "double_one", "double_two")
         northbridge.get("acme")
-        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
+        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme,double")
 
-        with pytest.raises(northbridge.BackendDisabledError):
-            northbridge.get("acme")
+        for name in ("acme", "double"):
+            with pytest.raises(northbridge.BackendDisabledError):
+                northbridge.get(name)
         assert "acme" in names()
         assert northbridge.get("cpu_sim").name == "cpu_sim"
 
-    def test_a_name_that_is_claimed_twice_is_off(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-        install_here("double_one", "double_two")
-        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "double")
-
-        with pytest.raises(
-            northbridge.BackendDisabledError, match=r"\(northbridge-double-one 1.0 and northbridge-double-t"
+    def test_a_name_that_no_backend_has_is_refused(self, nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        for value, unknown, hint in (
+            ("CPU_SIM", "CPU_SIM", "Did you mean 'cpu_sim'?"),
+            ("cpu_sim,acme", "acme", "`northbridge list` says more"),
         ):
-            northbridge.get("double")
-
-    def test_a_value_without_a_meaning_is_refused(self, nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "true")
-
-        with pytest.raises(northbridge.SettingsError, match="NORTHBRIDGE_DISABLE='true' is not 1"):
-            northbridge.get("cpu_sim")
-
-    @pytest.mark.parametrize(
-        ("value", "unknown", "hint"),
-        [("CPU_SIM", "CPU_SIM", "Did you mean 'cpu_sim'?"), ("cpu_sim,acme", "acme", "`northbridge list` says more")],
-    )
-    def test_a_name_that_no_backend_has_is_refused(
-        self, value: str, unknown: str, hint: str, nothing_known: None, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("NORTHBRIDGE_DISABLE", value)
-
-        with pytest.raises(northbridge.SettingsError) as caught:
-            northbridge.get("hpu")
-
-        assert caught.value.variable == "NORTHBRIDGE_DISABLE"
-        assert str(caught.value) == (
-            f"NORTHBRIDGE_DISABLE={value!r}: no backend {unknown!r} is installed; found {', '.join(names())}. {hint}"
-        )
+            monkeypatch.setenv("NORTHBRIDGE_DISABLE", value)
+            with pytest.raises(northbridge.SettingsError) as caught:
+                northbridge.get("hpu")
+            found = f"no backend {unknown!r} is installed; found {', '.join(names())}. {hint}"
+            assert str(caught.value) == f"NORTHBRIDGE_DISABLE={value!r}: {found}"
+            assert caught.value.variable == "NORTHBRIDGE_DISABLE"
 
 
 class TestAvailable:
@@ -290,13 +238,6 @@ class TestAvailable:
         assert "cpu_sim" not in northbridge.available()
         (reason,) = [entry.reason for entry in northbridge.record() if entry.subject == "cpu_sim"]
         assert "is disabled. Fix: remove" in reason
-
-
-def test_messages_call_a_backend_by_its_name_and_origin(install_here: Install) -> None:
-    install_here("acme")
-
-    assert describe("acme") == "backend 'acme' (northbridge-acme 0.1.0)"
-    assert describe("hal9000") == "backend 'hal9000'"
 
 
 @pytest.mark.parametrize(

@@ -160,19 +160,10 @@ class TestAChildThatIsAScript:
 
         return act
 
-    def test_what_the_software_prints_is_passed_over(self, child_that: Callable[[str], None]) -> None:
-        child_that("""echo 5; echo '{"error": "ACME SDK 3"}'; answer 3; echo '{"devices": 64}'""")
-
-        assert count_in_child(northbridge.get("acme")) == 3
-
     @pytest.mark.parametrize(
         ("does", "told"),
         [
-            *(
-                (f"echo '{each}'; exit 4", "code 4 (no output)")
-                for each in ("2", '{"devices": 64}', 'northbridge found {"devices": 64}')
-            ),
-            ("exit 0", "code 0 (no output)"),
+            *((f"echo '{each}'; exit 4", "code 4 (no output)") for each in ("2", 'northbridge found {"devices": 64}')),
             (
                 "echo 'Traceback (most recent call last):' >&2; echo 'RuntimeError: ioctl 7' >&2; exit 1",
                 "code 1 (RuntimeError: ioctl 7)",  # the last line
@@ -342,49 +333,22 @@ class TestTheVendorsOwnDetect:
             detect(backend_that(raises(error)))
         assert caught.value is error
 
-    def test_one_that_hangs_is_given_up(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It is not asked again while it hangs."""
-        install_here("detect_hangs")
-        monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "0.1")
-        message = (
-            "backend 'detect_hangs' (northbridge-detect-hangs 1.2.3): detect() took longer than 0.1 s. "
-            + PATIENCE.format(name="detect_hangs")
-        )
-
-        for _ in range(2):
-            with pytest.raises(northbridge.DetectionError) as caught:
-                detect(northbridge.get("detect_hangs"))
-            assert (str(caught.value), caught.value.timed_out) == (message, True)
-
-        assert [each.name for each in threading.enumerate()].count("detect detect_hangs") == 1
-
-    def test_one_that_answers_after_all_is_asked_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_that_hangs_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is not asked again while it hangs, and is after it has answered."""
         monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "0.1")
         healed = threading.Event()
         backend = backend_that(lambda: healed.wait() and 4)
-        with pytest.raises(northbridge.DetectionError, match="took longer"):
-            detect(backend)
-        (hanging,) = [each for each in threading.enumerate() if each.name == "detect tested"]
 
+        for _ in range(2):
+            with pytest.raises(northbridge.DetectionError) as caught:
+                detect(backend)
+            message = f"backend 'tested': detect() took longer than 0.1 s. {PATIENCE.format(name='tested')}"
+            assert (str(caught.value), caught.value.timed_out) == (message, True)
+
+        (hanging,) = [each for each in threading.enumerate() if each.name == "detect tested"]
         healed.set()
         hanging.join()
-
         assert detect(backend) == 4
-
-    def test_a_limit_that_is_not_a_number_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "soon")
-
-        with pytest.raises(northbridge.SettingsError, match="NORTHBRIDGE_DETECT_TIMEOUT='soon' is not a number"):
-            detect(backend_that(lambda: 1))
-
-
-def test_broken_drivers_do_not_hide_a_healthy_one(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_here("detect_hangs", "load_hangs")
-    monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "0.1")
-
-    assert northbridge.available() == {"cpu_sim": 8}
-    outcomes = {entry.subject: entry.outcome for entry in northbridge.record()}
-    assert outcomes["detect_hangs"] == outcomes["load_hangs"] == "not available"
 
 
 @pytest.fixture
