@@ -34,13 +34,12 @@ _ENTRIES = """\
 tests/test_ standard
     full packaging.py
 tests/core/test_ standard
-    fast backend.py damaged_input.py device.py errors.py process_record.py settings.py public_names.py untrusted.py
+    fast backend.py damaged_input.py settings.py public_names.py untrusted.py
     standard untrusted.py::test_no_other_console_is_made_in_the_core
     standard backend.py::test_what_crosses_is_found_anew_on_the_other_side
     standard public_names.py::test_a_star_import_brings_them_all
     standard public_names.py::test_it_imports_neither_torch_nor_pydantic_nor_lightning
     standard public_names.py::test_getting_a_backend_imports_neither_torch_nor_lightning
-    standard public_names.py::test_a_plugin_pays_for_no_reading_of_metadata
     standard public_names.py::test_errors_and_autoload_import_the_standard_library
     full damaged_input.py::test_changed_report_that_was_sealed_again
 tests/core/cli/ standard

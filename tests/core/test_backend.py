@@ -5,15 +5,15 @@ from __future__ import annotations
 import pickle
 import sys
 from dataclasses import FrozenInstanceError, asdict, fields, replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from tests.core.conftest import Install, PlainBridge, PlainDevice, make_backend
 
 import northbridge
-import northbridge.bridge
 from northbridge import Capabilities, Claim, Within, no, unknown, yes
 from northbridge.capabilities import DENIABLE, FACTS
 
@@ -118,23 +118,16 @@ def test_what_crosses_is_found_anew_on_the_other_side(install: Install) -> None:
     assert (name.stdout, name.stderr) == ("acme\n", "")
 
 
-def test_the_defaults_leave_a_plugin_one_method_to_write() -> None:
-    abstract = {
-        kind.__name__: sorted(kind.__abstractmethods__)
-        for kind in (northbridge.Device, northbridge.Collective, northbridge.Bridge)
-    }
-
-    assert abstract == {"Device": [], "Collective": [], "Bridge": ["load"]}
-
-
 INTERFACES = {northbridge.Device: 16, northbridge.Collective: 16, northbridge.Bridge: 16, northbridge.Acceleration: 12}
 
 
-@pytest.mark.parametrize("kind", INTERFACES)
-def test_an_interface_has_few_methods(kind: type[object]) -> None:
-    methods = [name for name, value in vars(kind).items() if callable(value) and not name.startswith("_")]
+def test_an_interface_has_few_methods_of_which_a_plugin_must_write_one() -> None:
+    for kind, most in INTERFACES.items():
+        methods = [name for name, value in vars(kind).items() if callable(value) and not name.startswith("_")]
+        assert 0 < len(methods) <= most, kind
 
-    assert 0 < len(methods) <= INTERFACES[kind]
+    abstract = {kind.__name__: sorted(getattr(kind, "__abstractmethods__", ())) for kind in INTERFACES}
+    assert abstract == {"Device": [], "Collective": [], "Bridge": ["load"], "Acceleration": []}
 
 
 def test_everything_but_load_may_be_left_out() -> None:
@@ -154,28 +147,20 @@ def test_everything_but_load_may_be_left_out() -> None:
     assert vars(bridge) == {}
 
 
-@pytest.mark.parametrize(
-    ("package", "missing"),
-    [
-        ("json", None),
-        ("json.there_is_no_such_module", None),  # load() tells
-        ("torch_hal9000.chip", "its software 'torch_hal9000.chip' is not installed"),
-    ],
-)
-def test_missing_asks_for_the_top_level_package(package: str, missing: str | None) -> None:
+def test_missing_asks_for_the_top_level_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for one without a spec, such as a script's stub, of which importlib raises ValueError."""
+
     class Packaged(PlainBridge):
         pass
 
-    Packaged.package = package
-
-    assert Packaged().missing() == missing
-
-
-def test_missing_finds_a_module_without_spec(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A script's stub has none, and importlib raises ValueError."""
+    for package, missing in (
+        ("json.there_is_no_such_module", None),  # load() tells
+        ("torch_hal9000.chip", "its software 'torch_hal9000.chip' is not installed"),
+    ):
+        Packaged.package = package
+        assert Packaged().missing() == missing
     monkeypatch.setitem(sys.modules, "torch_hal9000", ModuleType("torch_hal9000"))
-
-    assert northbridge.bridge.is_installed("torch_hal9000")
+    assert Packaged().missing() is None
 
 
 @pytest.fixture
@@ -270,13 +255,15 @@ def test_chip_that_claims_nothing_is_real_and_unknown() -> None:
 
 
 def test_claims_are_found_by_their_names_and_cannot_be_changed() -> None:
-    """Every field is one but the facts and the operators."""
+    """Every field but the facts and the operators is one, and three are deniable."""
     capabilities = Capabilities(float64=no("it has no such unit"))
 
     assert set(capabilities.claims()) == {each.name for each in fields(Capabilities)} - {*FACTS, "operators"}
     assert capabilities.claims()["float64"] is capabilities.float64
     with pytest.raises(FrozenInstanceError):
         capabilities.bfloat16 = yes  # type: ignore[misc]  # the point of the test
+    assert {"random_numbers", "memory_stats", "pinned_memory"} == DENIABLE
+    assert all(Capabilities.of_level("C2").claims()[name] is yes for name in DENIABLE)
 
 
 def test_operators_are_denied_or_loosened_with_a_reason() -> None:
@@ -304,11 +291,6 @@ def test_looser_bound_needs_a_reason_and_a_size(bound: float, reason: str, words
         Within(bound, reason)
 
 
-def test_three_claims_are_deniable() -> None:
-    assert {"random_numbers", "memory_stats", "pinned_memory"} == DENIABLE
-    assert all(Capabilities.of_level("C2").claims()[name] is yes for name in DENIABLE)
-
-
 A_CLAIM = "northbridge.yes, northbridge.unknown or northbridge.no('the reason')"
 
 
@@ -328,3 +310,106 @@ def test_what_is_not_a_claim_is_told(wrong: dict[str, Any], words: str) -> None:
         Capabilities(**wrong)
 
     assert str(error.value).startswith(f"Capabilities({words}")
+
+
+class Card(northbridge.Device):
+    type = "cpu"  # stands for itself where only the name counts
+
+
+CALLS: dict[str, tuple[str, tuple[object, ...], object, object]] = {
+    "count": ("device_count", (), 4, 4),
+    "select": ("set_device", (2,), None, None),
+    "synchronize": ("synchronize", (), None, None),
+    "label": ("get_device_name", (1,), "Anvil", "Anvil"),
+    "memory_stats": ("memory_stats", (1,), {"peak": 7}, {"peak": 7}),
+    "memory_allocated": ("memory_allocated", (1,), 512, 512),
+    "current_index": ("current_device", (), 3, 3),
+    "empty_cache": ("empty_cache", (), None, None),
+    "seed": ("manual_seed_all", (42,), None, None),
+    "random_state": ("get_rng_state", (), "state", "state"),
+    "set_random_state": ("set_rng_state", ("state",), None, None),
+    "autocast_dtypes": (
+        *("get_amp_supported_dtype", (), [torch.bfloat16, torch.float16]),
+        (torch.bfloat16, torch.float16),
+    ),
+}
+"""Each default, the function of the module that it calls, with which arguments, what that returns, and the answer."""
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """The vendor's torch module."""
+    module = Mock(spec_set=[function for function, *_ in CALLS.values()])
+    monkeypatch.setattr(torch, "get_device_module", lambda kind: module if kind == "cpu" else None)
+    return module
+
+
+@pytest.mark.parametrize("default", CALLS)
+def test_each_default_asks_one_thing_of_the_module(default: str, module: Mock) -> None:
+    function, arguments, reply, answer = CALLS[default]
+    getattr(module, function).return_value = reply
+
+    assert getattr(Card(), default)(*arguments) == answer
+    getattr(module, function).assert_called_once_with(*arguments)
+    assert len(module.method_calls) == 1
+
+
+def test_statistics_are_the_readers_own(module: Mock) -> None:
+    kept = {"peak": 7.0}
+    module.memory_stats.return_value = kept
+
+    Card().memory_stats(0)["peak"] = 0.0
+
+    assert kept == {"peak": 7.0}
+
+
+def test_current_index_without_current_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_device_module", lambda kind: SimpleNamespace())
+    monkeypatch.setattr(torch, "empty", lambda *_, device: SimpleNamespace(device=torch.device(device, 2)))
+
+    assert Card().current_index() == 2
+
+
+def test_autocast_dtypes_of_torchs_own_device_type() -> None:
+    """torch.cpu, torch.cuda and torch.xpu have no get_amp_supported_dtype."""
+    assert Card().module is torch.cpu
+    dtypes = Card().autocast_dtypes()
+    assert dtypes == (torch.bfloat16, torch.float16)
+    for dtype in dtypes:
+        with torch.autocast("cpu", dtype):
+            assert torch.is_autocast_enabled("cpu")
+
+
+def test_autocast_dtypes_of_a_renamed_type_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.autocast itself fails without the function there."""
+    monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "cpu")
+
+    with pytest.raises(northbridge.UnsupportedError, match=r"torch\.cpu has no get_amp_supported_dtype\. Fix:"):
+        Card().autocast_dtypes()
+
+
+def test_what_needs_no_function_of_the_module(module: Mock) -> None:
+    """What is claimed holds unless the device knows better."""
+    claimed = northbridge.Capabilities(float16=northbridge.yes)
+    scaler = Card().grad_scaler()
+
+    assert (type(scaler), scaler._device) == (torch.amp.GradScaler, "cpu")
+    assert Card().root(1) == torch.device("cpu", 1)
+    assert Card().capabilities(claimed) is claimed
+    assert module.method_calls == []
+
+
+def test_lacking_function_is_told_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the vendor's module raises passes."""
+    failing = SimpleNamespace(device_count=Mock(side_effect=OSError("the card fell off the bus")))
+    monkeypatch.setattr(torch, "get_device_module", lambda kind: failing)
+
+    with pytest.raises(OSError, match="fell off the bus"):
+        Card().count()
+    with pytest.raises(northbridge.UnsupportedError) as refusal:
+        Card().random_state()
+
+    assert refusal.value.capability == "get_rng_state"
+    assert str(refusal.value) == (
+        "torch.cpu has no get_rng_state. Fix: upgrade the vendor's software, or override its caller in Card"
+    )

@@ -1,9 +1,11 @@
-"""The public names: all of them there, for readers and for type checkers alike, and cheap to have."""
+"""The public names, all of them there and cheap to have; the tree of errors; and the record of silent decisions."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import logging
+import pickle
 import sys
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from tests.core.conftest import Install
 
 import northbridge
 from northbridge import errors
+from northbridge.errors import BackendError, NorthbridgeError, UnsupportedError, VariableError, WeightsDisagreeError
+from northbridge.process_record import note
 
 HEAVY = ["torch", "pydantic", "lightning", "pytorch_lightning", "lightning_fabric"]
 ERRORS = [name for name, each in vars(errors).items() if inspect.isclass(each)]
@@ -36,12 +40,9 @@ def test_a_public_name_resolves_to_what_is_called_so(name: str) -> None:
         assert value.__name__ == name
 
 
-def test_completion_offers_the_public_names() -> None:
+def test_completion_offers_the_public_names_and_no_other_is_there() -> None:
     assert set(northbridge.__all__) <= set(dir(northbridge))
     assert len(northbridge.__all__) == len(set(northbridge.__all__))
-
-
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'northbridge' has no attribute 'hal9000'"):
         getattr(northbridge, "hal9000")  # noqa: B009 - type checkers know that it is not there
 
@@ -54,30 +55,18 @@ def test_a_star_import_brings_them_all(install: Install) -> None:
     assert set(northbridge.__all__) == set(names) - {"json"}
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        pytest.param("import northbridge", id="the package"),
-        pytest.param("import northbridge.autoload", id="what torch runs"),
-        pytest.param("import northbridge_acme", id="a plugin"),
-        pytest.param("import northbridge; northbridge_acme = northbridge.installed()", id="the list"),
-        pytest.param("import northbridge; northbridge.record()", id="the record"),
-    ],
-)
-def test_it_imports_neither_torch_nor_pydantic_nor_lightning(code: str, install: Install) -> None:
-    assert install("acme").answer(f"{code}; {TELL}") == []
+def test_it_imports_neither_torch_nor_pydantic_nor_lightning(install: Install) -> None:
+    """Nor does a plugin, which pays for no reading of metadata, what torch runs, the list, or the record."""
+    plugin = "import sys, northbridge, northbridge_acme; assert 'importlib.metadata' not in sys.modules"
+    others = "import northbridge.autoload; northbridge.installed(); northbridge.record()"
+
+    assert install("acme").answer(f"{plugin}; {others}; {TELL}") == []
 
 
 def test_getting_a_backend_imports_neither_torch_nor_lightning(install: Install) -> None:
     code = "import northbridge; northbridge.get('acme'); northbridge.get('cpu_sim')"
 
     assert set(install("acme").answer(f"{code}; {TELL}")) <= {"pydantic"}
-
-
-def test_a_plugin_pays_for_no_reading_of_metadata(install: Install) -> None:
-    code = "import json, sys, northbridge, northbridge_acme; print(json.dumps('importlib.metadata' in sys.modules))"
-
-    assert install("acme").answer(code) is False
 
 
 def test_errors_and_autoload_import_the_standard_library(install: Install) -> None:
@@ -96,9 +85,6 @@ def test_a_class_is_taken_from_its_home() -> None:
     from fractions import Fraction
 
     assert northbridge.lazy_names("acme", "fractions")("Fraction") is Fraction
-
-
-def test_what_the_home_lacks_is_told_of_the_home() -> None:
     with pytest.raises(AttributeError, match="module 'fractions' has no attribute 'Acme'"):
         northbridge.lazy_names("acme", "fractions")("Acme")
 
@@ -111,3 +97,102 @@ def test_other_names_do_not_import_it(name: str, monkeypatch: pytest.MonkeyPatch
         northbridge.lazy_names("acme", "colorsys")(name)
 
     assert "colorsys" not in sys.modules
+
+
+ALL = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, NorthbridgeError)]
+
+
+PYTHONS = {
+    "BackendNotFoundError": (LookupError, ValueError),
+    "NotSimulatedError": (ModuleNotFoundError,),
+    "HardwareMissingError": (ValueError,),
+    "DevicesError": (ValueError,),
+    "DevicesTypeError": (TypeError,),
+    "WrongDeviceError": (ValueError,),
+    "CheckpointError": (OSError,),
+    "CheckpointCodeError": (pickle.UnpicklingError,),
+    "CollectiveError": (RuntimeError,),
+    "ReductionError": (TypeError,),
+    "ArgumentsError": (TypeError,),
+    "ArgumentValueError": (ValueError,),
+    "VariableError": (ValueError,),
+}
+"""The errors of Python's that each error also is."""
+
+PARENTS = {
+    "BackendError": "BackendNotFound BackendDisabled BackendConflict BackendName Plugin SoftwareMissing SoftwareLoad"
+    " Simulation HardwareMissing DeviceBusy Detection DeviceTypeTaken",
+    "PluginError": "PluginImport PluginHook PluginAPI PluginName PluginContract",
+    "SoftwareLoadError": "Contract",
+    "SimulationError": "NotSimulated",
+    "DevicesError": "DevicesType",
+    "CheckpointError": "CheckpointCode",
+    "CollectiveError": "Reduction",
+    "ArgumentsError": "ArgumentValue",
+    "VariableError": "Cluster Settings",
+}
+"""Each error that others derive from; all others derive from NorthbridgeError."""
+
+
+def make(kind: type[NorthbridgeError]) -> NorthbridgeError:
+    if issubclass(kind, BackendError):
+        return kind("what happened", backend="acme")
+    if issubclass(kind, VariableError):
+        return kind("what happened", variable="MASTER_PORT")
+    if issubclass(kind, UnsupportedError):
+        return kind("what happened", capability="bfloat16")
+    if issubclass(kind, WeightsDisagreeError):
+        return kind("what happened", ranks=(2,))
+    return kind("what happened")
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_each_error_has_its_bases(kind: type[NorthbridgeError]) -> None:
+    name = kind.__name__
+    parent = next((each for each, below in PARENTS.items() if name.removesuffix("Error") in below.split()), "")
+    ours = Exception if kind is NorthbridgeError else getattr(errors, parent or "NorthbridgeError")
+
+    assert kind.__bases__ == (ours, *PYTHONS.get(name, ()))
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_it_survives_the_way_home_from_a_rank(kind: type[NorthbridgeError]) -> None:
+    """Quoted text is cleaned and cut, in the first process and after unpickling: it does nothing on a terminal."""
+    error = make(kind)
+    hostile = kind(f"\x1b]0;owned\x07found {'x' * 1000!r}", **error.__dict__)
+
+    home = pickle.loads(pickle.dumps(error))
+
+    assert (type(home), str(home), vars(home)) == (kind, "what happened", vars(error))
+    assert str(hostile) == str(pickle.loads(pickle.dumps(hostile))) == f"found '{'x' * 199}…'"
+
+
+@pytest.mark.usefixtures("nothing_known")
+def test_what_is_noted_is_recorded_once_oldest_first(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "northbridge")
+    before = northbridge.record()
+
+    for _ in range(2):
+        note("acme", "loaded", "it was asked for")
+    note("auto", "chose acme", "its hardware is present")
+
+    first = northbridge.Entry("acme", "loaded", "it was asked for")
+    assert northbridge.record() == (first, northbridge.Entry("auto", "chose acme", "its hardware is present"))
+    assert first.as_dict() == {"subject": "acme", "outcome": "loaded", "reason": "it was asked for"}
+    assert (len(caplog.records), before) == (2, ())
+
+
+@pytest.mark.usefixtures("nothing_known")
+def test_the_log_has_a_line_for_it(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+    """Which does nothing on a terminal; where nobody listens nothing is printed."""
+    note("acme", "not available", "no hardware is present", problem=True)
+    assert capfd.readouterr() == ("", "")
+
+    caplog.set_level(logging.DEBUG, "northbridge")
+    note("acme", "not available", "no card", problem=True)
+    note("acme", "passed over", "version 1.0\x1b]0;owned\x07\x9b")
+
+    assert caplog.record_tuples == [
+        ("northbridge", logging.INFO, "acme: not available: no card"),
+        ("northbridge", logging.DEBUG, "acme: passed over: version 1.0\\u009b"),
+    ]

@@ -54,21 +54,14 @@ def test_a_long_text_is_cut_to_one_line_of_200() -> None:
     [
         pytest.param("x" * 1000, "'" + "x" * 199 + "…'", id="letters"),
         pytest.param("it's " * 100, '"' + ("it's " * 100)[:199] + '…"', id="apostrophes"),
-        pytest.param("'\"" * 200, "'" + ("\\'\"" * 200)[:199] + "…'", id="both quotes"),
         pytest.param("x" * 200, repr("x" * 200), id="just short enough"),
     ],
 )
 def test_a_message_cuts_each_text_that_it_quotes(written: str, shown: str) -> None:
-    said = f"the ranks' variable ACME={written!r} isn't allowed: 'on' or 'off' is"
-
-    assert clean_message(said) == f"the ranks' variable ACME={shown} isn't allowed: 'on' or 'off' is"
-
-
-def test_a_message_without_quoted_texts_stays_as_it_is() -> None:
     """Apostrophes are not quotes, however far apart they stand."""
-    said = "torch's way of the ranks" + " and more" * 50 + " isn't Lightning's"
+    end = f"{' and more' * 50} isn't allowed: 'on' or 'off' is"
 
-    assert clean_message(said) == said
+    assert clean_message(f"the ranks' variable ACME={written!r}{end}") == f"the ranks' variable ACME={shown}{end}"
 
 
 LONG = "a" * 5000
@@ -84,7 +77,6 @@ def long_simulation() -> None:
     ("ask", "end"),
     [
         pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_DETECT_TIMEOUT": LONG}), "(default: 20.0)", id="number"),
-        pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_DISABLE": f"acme, {LONG}!"}), "unset it", id="names"),
         pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_SIMULATE": "'\"\\" * 999}), "unset it", id="quotes"),
         pytest.param(lambda: check_variables({"NODE_RANK": "9" * 5000}), "unset it", id="cluster"),
         pytest.param(lambda: check_variables({"MASTER_ADDR": LONG, "MASTER_PORT": "1"}), "reach>", id="address"),
