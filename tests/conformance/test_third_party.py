@@ -19,30 +19,6 @@ from northbridge_conformance.verdict import Ending, Verdict
 
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
 SIMULATED = {"NORTHBRIDGE_SIMULATE": "kelvin"}
-FOUND = """
-import json, northbridge
-backend = northbridge.load("kelvin")
-print(json.dumps([northbridge.available()["kelvin"], backend.device.count(), backend.device.label(0)]))
-"""
-DENIALS = (
-    'fsdp=northbridge.no("its storages cannot be emptied"), '
-    'deepspeed=northbridge.no("DeepSpeed has no accelerator for it"),'
-)
-DENIED = """
-from northbridge import UnsupportedError
-from northbridge_conformance.run import run
-from northbridge_conformance.runs.scenario import Scenario, name_of
-steps = (
-    "northbridge_conformance.tests.lightning.deepspeed:train_with_deepspeed",
-    "northbridge_conformance.tests.lightning.fsdp:train_with_fsdp",
-)
-ran = run(Scenario("kelvin", "lightning.pytorch", steps, 2))
-for step in steps:
-    try:
-        print(ran.ranks(name_of(step)))
-    except UnsupportedError as error:
-        print(error.capability, error)
-"""
 
 
 @pytest.fixture
@@ -71,10 +47,9 @@ def run(
     ("environ", "expected"),
     [
         ({}, ("no software", False, 0, False)),
-        (SIMULATED, ("ready", True, 4, True)),
         ({**SIMULATED, "KELVIN_VISIBLE_DEVICES": "0,2"}, ("ready", True, 2, True)),
     ],
-    ids=["without its software", "simulated", "two cards are visible"],
+    ids=["without its software", "two cards are visible"],
 )
 def test_it_is_listed(site: Site, tmp_path: Path, environ: dict[str, str], expected: tuple[Any, ...]) -> None:
     alone = {"NORTHBRIDGE_DISABLE": "cpu_sim,hpu,npu,sdaa,xpu"}  # no other backend is asked
@@ -89,7 +64,8 @@ def test_it_is_listed(site: Site, tmp_path: Path, environ: dict[str, str], expec
 def test_a_wrong_list_of_cards_is_refused(site: Site, tmp_path: Path) -> None:
     variables = {**SIMULATED, "KELVIN_VISIBLE_DEVICES": "0,0"}
 
-    loaded = run(sys.executable, "-c", FOUND, site=site, folder=tmp_path, environ=variables)
+    load = "import northbridge; northbridge.load('kelvin')"
+    loaded = run(sys.executable, "-c", load, site=site, folder=tmp_path, environ=variables)
 
     assert "SettingsError: KELVIN_VISIBLE_DEVICES='0,0' is not a list of cards, each once" in loaded.stderr
 
@@ -116,59 +92,36 @@ def test_denials_fail_neither_its_operations_nor_its_collectives(site: Site, tmp
     assert (report.backend.label, report.backend.simulated) == ("Kelvin K1", True)
 
 
-def test_engines_that_it_denies_are_refused_in_the_suites_run(site: Site, tmp_path: Path) -> None:
-    """Such a test of the suite passes, as it fails where the engine works."""
-    denying = Site((tmp_path / "site",), tmp_path)
-    shutil.copytree(site.folders[0], denying.folders[0])
-    declared = denying.folders[0] / "northbridge_kelvin" / "__init__.py"
-    declared.write_text(declared.read_text().replace("        fork=", f"        {DENIALS}\n        fork="))
+LINE = 'addopts = ["-p", "northbridge_conformance.pytest_plugin"]'
+ONE = "tests/test_conformance.py::TestC1::TestDevice::test_indexing"
 
-    ran = run(sys.executable, "-c", DENIED, site=denying, folder=tmp_path, environ=SIMULATED, forked=True)
 
-    assert ran.stdout.splitlines() == [
-        (
-            "deepspeed strategy='deepspeed' cannot run on 'kelvin': DeepSpeed has no accelerator for it. Fix:"
-            " Trainer(accelerator='kelvin', strategy='ddp')"
-        ),
-        (
-            "fsdp 'kelvin' does not support torch's FSDP: its storages cannot be emptied. Fix: strategy='ddp', or FSDP2"
-            " by ModelParallelStrategy()"
-        ),
-    ], ran.stderr
+def adopt(site: Site, repository: Path, name: str, *tests: str) -> subprocess.CompletedProcess[str]:
+    """Run ``tests`` of their repository by their pytest."""
+    pytest_of_theirs = (sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", *tests)
+    return run(*pytest_of_theirs, site=site, folder=repository, environ={"NORTHBRIDGE_SIMULATE": name})
 
 
 def test_its_repository_adopts_the_levels_by_four_classes(site: Site, tmp_path: Path) -> None:
     copy_template(tmp_path / "repository", "kelvin")
-    one = "tests/test_conformance.py::TestC1::TestDevice::test_indexing"
-    pytest_of_theirs = (sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", one)
 
-    tested = run(*pytest_of_theirs, site=site, folder=tmp_path / "repository", environ=SIMULATED)
+    tested = adopt(site, tmp_path / "repository", "kelvin", ONE)
 
     assert tested.returncode == 0, tested.stdout
     assert "1 passed" in tested.stdout
 
 
-LINE = 'addopts = ["-p", "northbridge_conformance.pytest_plugin"]'
-
-
-@pytest.mark.parametrize("with_the_line", [False, True])
-def test_plugin_of_before_the_split_needs_one_line(install: Install, tmp_path: Path, with_the_line: bool) -> None:
+def test_plugin_of_before_the_split_needs_one_line(install: Install, tmp_path: Path) -> None:
     """Kept as the template made it while Northbridge was one distribution (``tests/vendors/basalt``)."""
     site, repository = install("basalt"), tmp_path / "repository"
     shutil.copytree(VENDORS / "basalt", repository)
-    if with_the_line:
-        with (repository / "pyproject.toml").open("a") as description:
-            description.write(f"{LINE}\n")
-    some = [
-        f"tests/test_conformance.py::Test{name}" for name in ("C0::TestDeclaration", "C1::TestDevice::test_indexing")
-    ]
-    pytest_of_theirs = (sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", *some)
 
-    tested = run(*pytest_of_theirs, site=site, folder=repository, environ={"NORTHBRIDGE_SIMULATE": "basalt"})
+    without = adopt(site, repository, "basalt", ONE)
+    with (repository / "pyproject.toml").open("a") as description:
+        description.write(f"{LINE}\n")
+    tested = adopt(site, repository, "basalt", ONE, "tests/test_conformance.py::TestC0::TestDeclaration")
 
-    if with_the_line:
-        assert tested.returncode == 0, tested.stdout
-        assert " passed" in tested.stdout
-    else:
-        assert tested.returncode != 0
-        assert LINE in tested.stdout
+    assert without.returncode != 0
+    assert LINE in without.stdout
+    assert tested.returncode == 0, tested.stdout
+    assert " passed" in tested.stdout

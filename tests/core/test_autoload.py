@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.core.conftest import Install, Site
@@ -28,7 +27,6 @@ at_import = [each.as_dict() for each in northbridge.record()]
 vendors = [each for each in sys.modules if each.startswith("northbridge_")]
 heavy = [each for each in ("pydantic", "pluggy", "lightning_fabric") if each in sys.modules]
 ours = [each for each in sys.modules if each.partition(".")[0] == "northbridge"]
-import northbridge
 
 import lightning_fabric
 from lightning_fabric.accelerators import ACCELERATOR_REGISTRY
@@ -65,29 +63,21 @@ def tell(**more):
 """
 
 
-@pytest.fixture(scope="module")
-def real(install: Install) -> Any:
-    """Return the findings of the process above, after a check that it printed nothing else."""
-    return install().answer(REAL, "-W", "error")
+def test_beside_every_broken_vendor(install: Install) -> None:
+    """Importing torch works, says nothing and imports little; a namespace is served, and the record and log say so.
 
+    What that costs is measured by `make bench` (autoload), whose bound is two milliseconds.
+    """
+    real = install().answer(REAL, "-W", "error")
 
-class TestBesideEveryBrokenVendor:
-    def test_importing_torch_works_says_nothing_and_imports_little(self, real: Any) -> None:
-        # What that costs is measured by `make bench` (autoload), whose bound is two milliseconds.
-        assert set(real["ours"]) == {"northbridge", "northbridge.process_record", "northbridge.autoload"}
-        assert (real["at_import"], real["vendors"], real["heavy"]) == ([], [], [])
-
-    def test_a_namespace_is_served_and_the_record_and_the_log_say_so(self, real: Any) -> None:
-        assert [each["outcome"] for each in real["record"] if each["subject"] == "lightning_fabric"] == ["registered"]
-        assert any(each.startswith("DEBUG lightning_fabric: registered: ") for each in real["lines"])
-        assert {"cpu_sim", "acme"} <= set(real["registered"])
-
-    def test_lightnings_name_stays_and_is_recorded(self, real: Any) -> None:
-        refused = {"subject": "cuda", "outcome": "refused", "reason": "the name is Lightning's own"}
-
-        assert real["cuda"].startswith("lightning_fabric.")
-        assert refused in real["record"]
-        assert "INFO cuda: refused: the name is Lightning's own" in real["lines"]
+    assert set(real["ours"]) == {"northbridge", "northbridge.process_record", "northbridge.autoload"}
+    assert (real["at_import"], real["vendors"], real["heavy"]) == ([], [], [])
+    assert [each["outcome"] for each in real["record"] if each["subject"] == "lightning_fabric"] == ["registered"]
+    assert any(each.startswith("DEBUG lightning_fabric: registered: ") for each in real["lines"])
+    assert {"cpu_sim", "acme"} <= set(real["registered"])
+    assert real["cuda"].startswith("lightning_fabric.")  # Lightning's name stays
+    assert {"subject": "cuda", "outcome": "refused", "reason": "the name is Lightning's own"} in real["record"]
+    assert "INFO cuda: refused: the name is Lightning's own" in real["lines"]
 
 
 @pytest.fixture
@@ -193,28 +183,22 @@ class TestWhateverIsBroken:
     @pytest.mark.parametrize(
         ("breaks", "reason"),
         [
-            ("def register(namespace): raise LookupError('no table')", "LookupError: no table"),
             ("def register(namespace):\n import warnings; warnings.warn('odd')", "UserWarning: odd"),
             ("", "AttributeError: module 'northbridge.lightning.corrections.table' has no attribute 'register'"),
         ],
-        ids=["registration raises", "registration warns, and warnings are errors", "registration is gone"],
+        ids=["registration warns, and warnings are errors", "registration is gone"],
     )
     def test_the_namespace_still_imports_and_the_fault_is_recorded(self, breaks: str, reason: str, site: Site) -> None:
         told = site.answer(
-            WATCHED + "import logging\nlines = []\nkeep = logging.Handler()\nkeep.emit = lines.append\n"
-            "logging.getLogger('northbridge').addHandler(keep)\nlogging.getLogger('northbridge').setLevel('INFO')\n"
-            f"del registration.register; exec({breaks!r}, vars(registration))\n"
-            "arm()\nimport lightning_fabric.connector as connector\n"
-            "tell(run=connector.run, lines=[f'{each.levelname} {each.getMessage()}' for each in lines])",
-            "-W",
-            "error",
+            f"{WATCHED}del registration.register; exec({breaks!r}, vars(registration))\n"
+            f"arm()\n{CONNECTOR}\ntell(run=connector.run)",
+            *("-W", "error"),
         )
 
         (entry,) = told["record"]
         assert told["run"]
         assert (entry["subject"], entry["outcome"]) == ("lightning_fabric", "left alone")
         assert entry["reason"].startswith(reason)
-        assert told["lines"] == [f"INFO lightning_fabric: left alone: {entry['reason']}"]
 
     def test_raising_connector_is_not_served(self, site: Site) -> None:
         (site.folders[0] / "lightning_fabric" / "connector.py").write_text("raise OSError('half an installation')\n")
@@ -241,12 +225,3 @@ def test_1_switches_off_the_whole_of_northbridge(
     told = install("acme").answer(f"{WATCHED}arm(); tell(finders=len(finders()))", NORTHBRIDGE_DISABLE=disabled)
 
     assert (told["finders"], told["record"]) == (finders, record)
-
-
-def test_torch_finds_it_among_its_entry_points(install: Install) -> None:
-    points = install("acme").python(
-        "from importlib.metadata import entry_points;"
-        " print(*(each.value for each in entry_points(group='torch.backends') if each.name == 'northbridge'))"
-    )
-
-    assert points.stdout.split() == ["northbridge.autoload:arm"]

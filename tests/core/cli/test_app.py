@@ -99,31 +99,20 @@ def test_wrong_usage_is_told_before_anything_starts(
     assert not {"\x1b", "\x07"} & {*told.err}
 
 
-class TestTheCommand:
-    @pytest.mark.parametrize(
-        ("module", "code", "said"),
-        [
-            ("acme_commands", 0, ""),
-            (
-                "acme_absent",
-                2,
-                (
-                    "northbridge: acme_absent:app: its commands are missing: ModuleNotFoundError: No module named"
-                    " 'acme_absent'. Fix: reinstall it\n"
-                ),
-            ),
-        ],
+def test_commands_of_another_distribution(tmp_path: Path) -> None:
+    """Those that are missing disturb no others."""
+    said = (
+        "northbridge: acme_absent:app: its commands are missing: ModuleNotFoundError: No module named"
+        " 'acme_absent'. Fix: reinstall it\n"
     )
-    def test_commands_of_another_distribution(self, tmp_path: Path, module: str, code: int, said: str) -> None:
-        points = {"northbridge.commands": {"acme": f"{module}:app"}}
-        write_distribution(tmp_path / "site", "acme", "1.0", points, {"acme_commands.py": COMMANDS})
-        site = Site((tmp_path / "site",), tmp_path)
+    points = {"acme": "acme_commands:app", "absent": "acme_absent:app"}
+    write_distribution(tmp_path, "acme", "1.0", {"northbridge.commands": points}, {"acme_commands.py": COMMANDS})
+    site = Site((tmp_path,), tmp_path)
 
-        listed, own = northbridge(site, "list", "--no-probe"), northbridge(site, "acme-greet")
+    listed, own = northbridge(site, "list", "--no-probe"), northbridge(site, "acme-greet")
 
-        assert (listed.returncode, listed.stderr) == (0, said)
-        assert own.returncode == code
-        assert "hello" in own.stdout or code
+    assert (listed.returncode, listed.stderr) == (0, said)
+    assert (own.returncode, own.stdout) == (0, "hello\n")
 
 
 class TestMetadataAlone:
@@ -167,10 +156,6 @@ class TestMetadataAlone:
         (double,) = (each for each in json.loads(run.stdout)["backends"] if each["name"] == "double")
         assert (double["status"], run.returncode) == ("broken", 1)
         assert double["distribution"] == "northbridge-double-one, northbridge-double-two"
-        assert double["reason"] == (
-            "backend 'double' is installed twice: northbridge-double-one 1.0 and northbridge-double-two 2.0. Fix:"
-            " uninstall one"
-        )
 
     def test_a_broken_row_is_red_on_a_terminal_and_plain_in_a_pipe(self, install: Install) -> None:
         site = install("takes_cuda")

@@ -17,6 +17,7 @@ from northbridge.diagnostics import namespaces, torch_import
 from northbridge.lightning.versions import INSTALL
 from northbridge.processes.child import Reply, Stage, ask
 
+WRITE = "write `import northbridge.lightning` at the top of your script, or unset the variable"
 ROWS = {
     "acme": ["0.1.0", "northbridge-acme", "ready", "yes", "2", "no"],
     "hook_raises": ["1.2.3", "northbridge-hook-", "off", "-", "-", "-"],
@@ -82,30 +83,23 @@ def test_the_list_compiles_nothing(install: Install, tmp_path: Path) -> None:
 def test_each_namespace_is_registered(tmp_path: Path) -> None:
     run = northbridge(Site((), tmp_path), "list", "--json")
 
-    found = {
-        namespace["name"]: (namespace["version"], namespace["distribution"], namespace["status"], namespace["reason"])
-        for namespace in json.loads(run.stdout)["namespaces"]
-    }
-    both, alone = (version("lightning"), "lightning"), (version("pytorch-lightning"), "pytorch-lightning")
+    facts = ("version", "distribution", "status", "reason")
+    found = {each["name"]: [each[fact] for fact in facts] for each in json.loads(run.stdout)["namespaces"]}
     assert found == {
-        "lightning.pytorch": (*both, "registered", ""),
-        "lightning.fabric": (*both, "registered", ""),
-        "pytorch_lightning": (*alone, "registered", ""),
-        "lightning_fabric": (*alone, "registered", ""),
+        name: [version(distribution), distribution, "registered", ""]
+        for distribution, names in (
+            ("lightning", ("lightning.pytorch", "lightning.fabric")),
+            ("pytorch-lightning", ("pytorch_lightning", "lightning_fabric")),
+        )
+        for name in names
     }
 
 
 @pytest.mark.parametrize(
     ("variable", "value", "status", "reason"),
     [
-        (
-            *("TORCH_DEVICE_BACKEND_AUTOLOAD", "0", "not registered"),
-            (
-                "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from starting Northbridge: write `import"
-                " northbridge.lightning` at the top of your script, or unset the variable"
-            ),
-        ),
-        ("NORTHBRIDGE_DISABLE", "1", "off", "NORTHBRIDGE_DISABLE=1"),
+        ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0", "not registered", f"=0 keeps torch from starting Northbridge: {WRITE}"),
+        ("NORTHBRIDGE_DISABLE", "1", "off", "=1"),
     ],
 )
 def test_where_nothing_is_registered_it_says_why(
@@ -114,7 +108,7 @@ def test_where_nothing_is_registered_it_says_why(
     run = northbridge(Site((), tmp_path), "list", "--json", **{variable: value})
 
     found = json.loads(run.stdout)["namespaces"]
-    assert {(namespace["status"], namespace["reason"]) for namespace in found} == {(status, reason)}
+    assert {(namespace["status"], namespace["reason"]) for namespace in found} == {(status, f"{variable}{reason}")}
     assert run.returncode == 0
 
 
@@ -164,7 +158,6 @@ def test_one_that_cannot_be_imported_is_broken(without_lightning: Site, tmp_path
     ("version", "status", "reason", "code"),
     [
         ("2.7.9", "registered", "untested: lightning.fabric 2.7.9 (newer than 2.6.6, the newest that was", 0),
-        ("2.6.2", "registered", "untested: lightning.fabric 2.6.2 (built from source, says 2.6.2; not tested. If", 0),
         ("2.8.0", "left alone", "version 2.8.0 is not supported. Fix: pip install 'lightning>=2.4,!=2.6.2", 1),
     ],
 )
@@ -172,8 +165,6 @@ def test_a_release_that_was_not_tested(
     without_lightning: Site, tmp_path: Path, version: str, status: str, reason: str, code: int
 ) -> None:
     site = _install_lightning(without_lightning, version, tmp_path, "")
-    (origin,) = (info / "direct_url.json" for info in tmp_path.glob("*.dist-info"))
-    origin.write_text(json.dumps({"url": tmp_path.as_uri(), "dir_info": {}}))
     _fill_with_the_real_one(tmp_path / "lightning", version)
 
     run = northbridge(site, "list")

@@ -9,22 +9,9 @@ from northbridge.flight_recorder.records import Segments
 
 
 def rank_record(rank: int, **more: Any) -> dict[str, object]:
-    return {
-        "kind": "rank",
-        "format": 1,
-        "rank": rank,
-        "world_size": 2,
-        "host": "node-a",
-        "process": 100 + rank,
-        "process_ticks": None,
-        "machine": "",
-        "started": 1000.0,
-        "meeting": "127.0.0.1:29500",
-        "restart": "",
-        "run": "run-1",
-        "program": "train.py",
-        **more,
-    }
+    facts = {"kind": "rank", "format": 1, "rank": rank, "world_size": 2, "host": "node-a", "process": 100 + rank}
+    facts |= {"process_ticks": None, "machine": "", "started": 1000.0, "meeting": "127.0.0.1:29500", "restart": ""}
+    return {**facts, "run": "run-1", "program": "train.py", **more}
 
 
 def group_record(**more: Any) -> dict[str, object]:

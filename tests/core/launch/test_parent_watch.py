@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 import tracemalloc
@@ -81,28 +80,21 @@ def test_a_rank_that_waits_for_a_killed_rank_0_ends_and_says_why(tmp_path: Path)
     temporary.mkdir()
 
     start = time.monotonic()
-    run = subprocess.run(
-        [sys.executable, "train.py"],
-        cwd=tmp_path,
-        env={**os.environ, "TMPDIR": str(temporary)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,  # the pipe ends with the last process that holds it
-        check=False,
-    )
+    environ = {**os.environ, "TMPDIR": str(temporary)}
+    with start_python("train.py", folder=tmp_path, environ=environ, stderr=subprocess.STDOUT) as run:
+        said, _ = run.communicate(timeout=120)  # the pipe ends with the last process that holds it
 
     assert run.returncode == -signal.SIGKILL
-    assert re.search(r"rank 1 is process \d+", run.stdout)
-    assert "the process that started this rank was killed, and this rank ends with it" in run.stdout
+    assert re.search(r"rank 1 is process \d+", said)
+    assert "the process that started this rank was killed, and this rank ends with it" in said
     assert time.monotonic() - start < 90
     (left,) = temporary.glob("northbridge-launcher-*")
     parent_watch._sweep(temporary)
     assert not left.read_text()  # it was killed just now: a rank may still look for it
-    for said in ("was killed", None):
+    for word in ("was killed", None):
         os.utime(left, times=(0, 0))
         parent_watch._sweep(temporary)
-        assert (left.read_text() if left.exists() else None) == said
+        assert (left.read_text() if left.exists() else None) == word
 
 
 ENDED = "the process that started this rank {}, and this rank ends with it\n"
@@ -154,14 +146,9 @@ def test_living_process_word_is_not_removed(tmp_path: Path) -> None:
         assert alive.exists()
 
 
-def make_huge(place: Path) -> None:
-    with place.open("wb") as file:
-        file.truncate(8 * 2**30)
-
-
 HOSTILE: dict[str, Callable[[Path], object]] = {
     "no text": lambda place: place.write_bytes(b"\xff"),
-    "huge": make_huge,
+    "huge": lambda place: (place.touch(), os.truncate(place, 8 * 2**30)),
     "link": lambda place: place.symlink_to(place.with_name("victim")),
     "hard link": lambda place: place.hardlink_to(place.with_name("victim")),
     "pipe": os.mkfifo,
@@ -193,8 +180,7 @@ def test_a_file_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytes
     left = tmp_path / "northbridge-launcher-x"
     left.touch()
     os.utime(left, times=(0, 0))
-    user = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    monkeypatch.setattr(os, "geteuid", Mock(return_value=os.geteuid() + 1))
 
     parent_watch._sweep(tmp_path)
 

@@ -58,9 +58,12 @@ def until(last: int, how: str = "finished") -> list[Call]:
 
 
 def test_where_everything_has_finished_nobody_waits() -> None:
+    """Nor is a rank a finding that is behind while nobody waits."""
     judgement = judged(*(log(rank, until(5)) for rank in range(4)))
+    root = all_reduce(6, operation="broadcast", root=0)
 
     assert (judgement.findings, judgement.chains, judgement.notes) == ((), (), ())
+    assert told(log(0, [*until(5), root]), *(log(rank, until(5)) for rank in (1, 2, 3))) == []
 
 
 def test_missing_rank_is_named_with_those_that_wait() -> None:
@@ -76,12 +79,6 @@ def test_missing_rank_is_named_with_those_that_wait() -> None:
         " (float32 [1024]), at train.py:40 in training_step"
     )
     assert (finding.kind, finding.blamed, finding.waiting, finding.number) == ("not called", (2,), (0, 1, 3), 17)
-
-
-def test_rank_that_is_behind_while_nobody_waits_is_not_a_finding() -> None:
-    root = all_reduce(6, operation="broadcast", root=0)
-
-    assert told(log(0, [*until(5), root]), *(log(rank, until(5)) for rank in (1, 2, 3))) == []
 
 
 def test_failed_ranks_waited_for_the_missing_one() -> None:
@@ -161,20 +158,14 @@ def test_call_of_all_ranks_is_a_note(last: Call, said: str) -> None:
 
 
 def test_a_rank_that_has_written_nothing_is_named() -> None:
-    begun = [RankLog(rank) for rank in (0, 1, 2)]
-
-    (text,) = told(*begun)
+    (text,) = told(*(RankLog(rank) for rank in (0, 1, 2)))
+    (waited,) = told(*(log(rank, until(1, "waiting")) for rank in (0, 1, 2)))
 
     assert text == (
         "rank 3 of 4 has written nothing: never started, or NORTHBRIDGE_FLIGHT_RECORDER differs there; ranks 0-2 made"
         " no call yet, and may wait in init_process_group"
     )
-
-
-def test_ranks_wait_for_one_that_has_written_nothing() -> None:
-    (text,) = told(*(log(rank, until(1, "waiting")) for rank in (0, 1, 2)))
-
-    assert text.endswith("rank 3 has written nothing: it never started, or made no call")
+    assert waited.endswith("rank 3 has written nothing: it never started, or made no call")
 
 
 @pytest.mark.parametrize(
@@ -197,17 +188,14 @@ def test_different_calls_are_named_with_their_ranks(wrong: dict[str, object], sa
 
 
 def test_uneven_sizes_are_right_where_the_operation_allows_them() -> None:
+    """And a mismatch that finished is not the cause."""
     gathered = [[all_reduce(1, "waiting", operation="all_gather", elements=rank)] for rank in range(4)]
-
-    assert told(*(log(rank, calls) for rank, calls in enumerate(gathered))) == []
-
-
-def test_finished_size_mismatch_is_not_the_cause() -> None:
     first = [all_reduce(1, elements=rank, operation="library_s_own") for rank in range(4)]
     logs = [log(rank, [first[rank], all_reduce(2, "waiting")]) for rank in range(3)]
 
     (finding,) = judged(*logs, log(3, [first[3]])).findings
 
+    assert told(*(log(rank, calls) for rank, calls in enumerate(gathered))) == []
     assert finding.kind == "not called"
 
 
@@ -259,29 +247,21 @@ def test_a_group_destroyed_and_made_again_is_another_group() -> None:
     assert "the last call of rank 3 was #3 all_reduce (float32 [1024]) of group 0" in finding.text
 
 
-def test_waits_over_two_groups_are_a_chain() -> None:
-    left, right = Group("1", (0, 1)), Group("2", (1, 2))
-    zero = log(0, [all_reduce(1, "waiting", group=left)])
-    one = log(1, [all_reduce(1, "waiting", group=right)])
+def test_waits_over_two_groups_are_a_chain_or_a_circle() -> None:
+    def waiting(group: Group) -> list[Call]:
+        return [all_reduce(1, "waiting", group=group)]
 
-    judgement = judged(zero, one, RankLog(2), world_size=3)
+    left, right, same = Group("1", (0, 1)), Group("2", (1, 2)), Group("2", (0, 1))
+    row = judged(log(0, waiting(left)), log(1, waiting(right)), RankLog(2), world_size=3)
+    circle = judged(log(0, waiting(left)), log(1, waiting(same)), world_size=2)
 
-    (chain,) = judgement.chains
+    (chain,) = row.chains
     assert chain == (
         "rank 0 waits for rank 1 (all_reduce #1 of group 1 (ranks 0, 1)), which waits for rank 2 (all_reduce #1 of"
         " group 2 (ranks 1, 2)): look at rank 2 first"
     )
-
-
-def test_ranks_that_wait_for_each_other_are_a_circle() -> None:
-    left, right = Group("1", (0, 1)), Group("2", (0, 1))
-
-    judgement = judged(
-        log(0, [all_reduce(1, "waiting", group=left)]), log(1, [all_reduce(1, "waiting", group=right)]), world_size=2
-    )
-
-    assert len(judgement.findings) == 2
-    assert [chain.rpartition(": ")[2] for chain in judgement.chains] == ["a cycle"]
+    assert len(circle.findings) == 2
+    assert [chain.rpartition(": ")[2] for chain in circle.chains] == ["a cycle"]
 
 
 def test_overwritten_rank_is_known_by_its_count() -> None:
@@ -305,18 +285,15 @@ def test_receive_without_a_send_names_the_sender() -> None:
 
 
 def test_the_second_receive_waits_where_one_was_sent() -> None:
+    """A send that nobody receives names the receiver."""
     calls = [received(1, 1, "finished"), received(1, 2)]
 
-    (finding,) = judged(log(0, calls), log(1, [sent(0, 1, "finished")]), world_size=2).findings
+    (second,) = judged(log(0, calls), log(1, [sent(0, 1, "finished")]), world_size=2).findings
+    (lost,) = judged(log(0, [sent(1)]), log(1, [all_reduce(1)]), world_size=2).findings
 
-    assert (finding.kind, finding.number, finding.blamed) == ("not sent", 2, (1,))
-
-
-def test_a_send_that_nobody_receives_names_the_receiver() -> None:
-    (finding,) = judged(log(0, [sent(1)]), log(1, [all_reduce(1)]), world_size=2).findings
-
-    assert (finding.kind, finding.blamed, finding.waiting) == ("not received", (1,), (0,))
-    assert "rank 1 of group 0 (default_pg, ranks 0-3) does not receive what rank 0 sends, #1" in finding.text
+    assert (second.kind, second.number, second.blamed) == ("not sent", 2, (1,))
+    assert (lost.kind, lost.blamed, lost.waiting) == ("not received", (1,), (0,))
+    assert "rank 1 of group 0 (default_pg, ranks 0-3) does not receive what rank 0 sends, #1" in lost.text
 
 
 @pytest.mark.parametrize(
@@ -334,14 +311,8 @@ def test_a_send_and_a_receive_are_matched(zero: Call, one: Call, findings: int) 
 
 def test_a_receive_from_any_rank_waits_for_no_certain_one() -> None:
     (text,) = told(log(0, [all_reduce(1)]), log(1, [received(None)]), world_size=2)
+    (chain,) = judged(log(0, [received(1)]), log(1, [received(2)]), log(2, [all_reduce(1)]), world_size=3).chains
+
     assert text.startswith("no rank has sent what rank 1 of group 0 (default_pg, ranks 0-3) receives from any rank")
-
-
-def test_receives_one_behind_the_other_are_a_chain() -> None:
-    logs = [log(0, [received(1)]), log(1, [received(2)]), log(2, [all_reduce(1)])]
-
-    judgement = judged(*logs, world_size=3)
-
-    (chain,) = judgement.chains
-    assert chain.startswith("rank 0 waits for rank 1 (recv #1 of group 0")
+    assert chain.startswith("rank 0 waits for rank 1 (recv #1 of group 0")  # one behind the other
     assert chain.endswith(": look at rank 2 first")

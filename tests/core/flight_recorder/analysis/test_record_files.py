@@ -1,12 +1,14 @@
-"""The files of a folder: cut short, damaged, of other runs, of other versions."""
+"""The files of a folder: cut short, damaged, of other runs and versions; and `northbridge hang`, which reads them."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.core.command import flowing
 from tests.core.flight_recorder.files import (
     call_record,
     end_record,
@@ -16,7 +18,9 @@ from tests.core.flight_recorder.files import (
     rank_record,
     write,
 )
+from typer.testing import CliRunner, Result
 
+from northbridge.cli.app import app
 from northbridge.flight_recorder.analysis.record_files import FolderError, read_folder
 from northbridge.flight_recorder.records import Segments
 
@@ -36,13 +40,9 @@ def test_a_call_has_its_group_its_place_and_its_end(tmp_path: Path) -> None:
 
     assert (call.group.ranks, str(call), call.how) == ((0, 1), "#1 all_reduce (float32 [4])", "finished")
     assert call.place == "/home/me/my/training.py:42 in training_step"
-
-
-def test_library_frames_only_name_the_innermost(tmp_path: Path) -> None:
-    place = place_record(("torch.a", "a.py", 1, "f"), ("torch.b", "b.py", 2, "g"))
-    write(tmp_path, rank_record(0), group_record(), place, call_record(1))
-
-    assert read_folder(tmp_path).logs[0].calls[0].place == "a.py:1 in f"
+    place = place_record(("torch.a", "a.py", 1, "f"), ("torch.b", "b.py", 2, "g"))  # of libraries alone
+    write(tmp_path, rank_record(1), group_record(), place, call_record(1))
+    assert read_folder(tmp_path).logs[1].calls[0].place == "a.py:1 in f"
 
 
 DAMAGED = ["\x00\u00ff\n", "[]\n", '{"kind":"call","call":"many"}\n', '{"kind":"acme"}\n']
@@ -142,3 +142,52 @@ def test_what_is_in_its_place_stays_as_it_is(tmp_path: Path, make: Callable[[Pat
 
     assert victim.read_text() == "somebody's"
     assert [(tmp_path / name).read_text() for name in NAMES] == ['{"turn":2}\n', '{"turn":3}\n']
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Path:
+    """The folder of two ranks, of which the second has not called what the first waits in."""
+    finished(tmp_path, 1, 1)
+    calls = [call_record(1), end_record(1), call_record(2)]
+    write(tmp_path, rank_record(0), group_record(), place_record(), *calls)
+    return tmp_path
+
+
+def hang(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["hang", *arguments], env={"COLUMNS": "100"})
+
+
+def test_it_says_who_waits_for_whom_and_where(hanging: Path) -> None:
+    run = hang(str(hanging))
+
+    said = flowing(run.stdout)
+    assert run.exit_code == 1
+    assert "2 of 2 ranks have written; 3 calls are kept" in said
+    assert "rank 1 of group 0 (default_pg, ranks 0, 1) has not called #2 all_reduce (float32 [4])" in said
+    assert "the last call of rank 1 was #1 all_reduce (float32 [4]), at train.py:3 in fit" in said
+
+
+def test_where_nobody_waits_it_says_so_and_succeeds(tmp_path: Path) -> None:
+    """A damaged file is named, and no success."""
+    path = finished(tmp_path, 0, 2)
+    finished(tmp_path, 1, 2)
+
+    run = hang(str(tmp_path))
+    assert (run.exit_code, run.stdout.splitlines()[-1]) == (0, "No rank waits.")
+    path.write_bytes(path.read_bytes() + b"damaged\n")
+    run = hang(str(tmp_path))
+    assert run.exit_code == 1
+    assert f"{path.name} is damaged in line 8" in run.stdout.replace("\n", "")
+    run = hang(str(tmp_path / "nothing"))
+    assert run.exit_code == 2
+    assert "is not a folder" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_script_gets_one_json_object(hanging: Path) -> None:
+    run = hang(str(hanging), "--json")
+
+    told = json.loads(run.stdout)
+    (finding,) = told["findings"]
+    assert (run.exit_code, told["world_size"], told["ranks"]) == (1, 2, [0, 1])
+    assert (finding["kind"], finding["blamed"], finding["waiting"]) == ("not called", [1], [0])

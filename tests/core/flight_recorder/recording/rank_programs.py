@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -14,6 +15,7 @@ from torch.distributed import _functional_collectives
 from torch.nn.parallel import DistributedDataParallel
 
 from northbridge.flight_recorder import arm
+from northbridge.flight_recorder.records import Segments
 
 c10d: Any = dist  # whose stubs hide what it offers
 RANK = int(os.environ.get("RANK", "0"))
@@ -68,10 +70,6 @@ def many_calls() -> None:
 
 def full_disk() -> None:
     """Run out of disk in the middle of training, and train on."""
-    import errno
-
-    from northbridge.flight_recorder.records import Segments
-
     arm()
     dist.init_process_group("gloo", store=c10d.HashStore(), rank=0, world_size=1)
     dist.all_reduce(torch.ones(2))
