@@ -26,6 +26,9 @@ object.__setattr__(backend, "capabilities", Capabilities(
 ))
 
 
+UNIT = UnsupportedError("float16 was asked for", capability="float16")
+
+
 class TestSample(Suite):
     level = "C1"
     adopted_for = "cpu_sim"
@@ -40,7 +43,7 @@ class TestSample(Suite):
 
     @shows("float16")
     def test_denied_and_refused(self):
-        raise UnsupportedError("float16 was asked for", capability="float16")
+        raise UNIT
 
     @shows("float16")
     def test_denied_and_works(self):
@@ -66,14 +69,14 @@ class TestSample(Suite):
 
     @pytest.fixture
     def refused(self):
-        raise UnsupportedError("float16 was asked for", capability="float16")
+        raise UNIT
 
     @shows("float16")
     def test_denied_and_what_it_needs_is_refused(self, refused):
         raise AssertionError("never called")
 
     def test_of_no_claim(self):
-        raise UnsupportedError("float16 was asked for", capability="float16")
+        raise UNIT
 
 
 class TestOfAnAbsentBackend(Suite):
@@ -108,12 +111,10 @@ class TestOfABrokenBackend(Suite):
 
 
 def test_of_somebody_else():
-    raise UnsupportedError("float16 was asked for", capability="float16")
+    raise UNIT
 
 
 class Probe:
-    '''An instrument, which a plugin of chips must not touch.'''
-
     calls = []
 
     def select(self, index):
@@ -144,7 +145,7 @@ class TestOfAStranger:
         assert chip.calls == []
 
     def test_strangers_class_is_not_judged(self):
-        raise UnsupportedError("float16 was asked for", capability="float16")
+        raise UNIT
 
 
 class TestProbe(TestOfAStranger, Suite):

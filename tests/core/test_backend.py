@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 import sys
-from dataclasses import FrozenInstanceError, asdict, fields, replace
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, asdict, fields
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -53,22 +54,6 @@ def test_a_part_of_another_kind_is_refused_by_its_name(part: str, value: object,
         make_backend(**parts)
 
     assert str(caught.value) == f"Backend('tested', …): {told}"
-
-
-def test_cards_abilities_are_its_claims_corrected() -> None:
-    class FirstGeneration(PlainDevice):
-        def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
-            return replace(claimed, float16=northbridge.no("the first generation has none"))
-
-    backend = make_backend(
-        device=FirstGeneration(),
-        capabilities=northbridge.Capabilities(bfloat16=northbridge.yes, float16=northbridge.yes),
-    )
-
-    present = backend.present_capabilities()
-
-    assert (present.bfloat16, present.float16.reason) == (northbridge.yes, "the first generation has none")
-    assert backend.capabilities.float16 == northbridge.yes
 
 
 class TestNoCollective:
@@ -130,29 +115,13 @@ def test_an_interface_has_few_methods_of_which_a_plugin_must_write_one() -> None
     assert abstract == {"Device": [], "Collective": [], "Bridge": ["load"], "Acceleration": []}
 
 
-def test_everything_but_load_may_be_left_out() -> None:
-    bridge = PlainBridge()
-
-    bridge.prepare()
-    bridge.prepare_rank(index=0, local_rank=0, world_size=1)
-    bridge.after_backward()
-    bridge.after_step()
-    bridge.after_evaluation()
-    bridge.check_environment()
-    bridge.check_count(3)
-
-    assert bridge.detect() is None
-    assert bridge.missing() is None
-    assert bridge.describe_machine() == {}
-    assert vars(bridge) == {}
-
-
 def test_missing_asks_for_the_top_level_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for one without a spec, such as a script's stub, of which importlib raises ValueError."""
 
     class Packaged(PlainBridge):
         pass
 
+    assert (PlainBridge().detect(), PlainBridge().missing(), PlainBridge().describe_machine()) == (None, None, {})
     for package, missing in (
         ("json.there_is_no_such_module", None),  # load() tells
         ("torch_hal9000.chip", "its software 'torch_hal9000.chip' is not installed"),
@@ -175,46 +144,27 @@ def unregistered() -> None:
     raise RuntimeError("Graph is not supported on device type: cpu")
 
 
-@pytest.mark.parametrize(
-    ("asks", "graph", "capability", "told"),
-    [
-        (
-            *("graph", unregistered, "graphs"),
-            (
-                "'cpu' has registered no graph in torch: Graph is not supported on device type: cpu. Fix: run without"
-                " graphs"
-            ),
-        ),
-        (
-            *("graph", None, "graphs"),
-            (
-                f"torch {torch.__version__} has no torch.accelerator.Graph. Fix: install torch 2.13 or later, or run"
-                " without graphs"
-            ),
-        ),
-        (
-            *("image_loader", unregistered, "data_loaders"),
-            "'cpu' has no loader of its own for TensorDataset. Fix: torch.utils.data.DataLoader",
-        ),
-    ],
+REGISTERED = (
+    "'cpu' has registered no graph in torch: Graph is not supported on device type: cpu. Fix: run without graphs"
 )
-def test_what_a_plain_chip_lacks_is_told(
-    plain: northbridge.Acceleration,
-    asks: str,
-    graph: object,
-    capability: str,
-    told: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch.accelerator, "Graph", graph)
-    if graph is None:
-        monkeypatch.delattr(torch.accelerator, "Graph")
-    arguments = [torch.utils.data.TensorDataset(torch.ones(2))] if asks == "image_loader" else []
+TOO_OLD = (
+    f"torch {torch.__version__} has no torch.accelerator.Graph. Fix: install torch 2.13 or later, or run without graphs"
+)
+NO_LOADER = "'cpu' has no loader of its own for TensorDataset. Fix: torch.utils.data.DataLoader"
 
-    with pytest.raises(northbridge.UnsupportedError) as caught:
-        getattr(plain, asks)(*arguments)
 
-    assert (str(caught.value), caught.value.capability) == (told, capability)
+def test_what_a_plain_chip_lacks_is_told(plain: northbridge.Acceleration, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(ask: Callable[[], object]) -> tuple[str, str]:
+        with pytest.raises(northbridge.UnsupportedError) as caught:
+            ask()
+        return str(caught.value), caught.value.capability
+
+    images = torch.utils.data.TensorDataset(torch.ones(2))
+    assert refused(lambda: plain.image_loader(images)) == (NO_LOADER, "data_loaders")
+    monkeypatch.setattr(torch.accelerator, "Graph", unregistered, raising=False)
+    assert refused(plain.graph) == (REGISTERED, "graphs")
+    monkeypatch.delattr(torch.accelerator, "Graph")
+    assert refused(plain.graph) == (TOO_OLD, "graphs")
 
 
 def test_gradients_are_clipped_as_torch_clips_them(plain: northbridge.Acceleration) -> None:

@@ -63,19 +63,11 @@ def refused(told: Told, code: int = 2) -> str:
     return line
 
 
-# --- Files that are none
-
-
-def make_huge(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(MOST_BYTES + 1)
-
-
 NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "folder": (Path.mkdir, "it is a folder"),
     "pipe": (os.mkfifo, "it is a device or a pipe"),
     "device": (lambda path: path.symlink_to("/dev/zero"), "it is a device or a pipe"),
-    "huge": (make_huge, "it has more than 64 MiB"),
+    "huge": (lambda path: (path.touch(), os.truncate(path, MOST_BYTES + 1)), "it has more than 64 MiB"),
     "missing": (lambda path: None, "No such file or directory"),
 }
 
@@ -101,16 +93,9 @@ def test_record_that_is_not_a_file(kind: str, tmp_path: Path) -> None:
     assert reason in refused(northbridge("hang", tmp_path))
 
 
-# --- Reports
-
-
 @pytest.fixture(scope="module")
 def report() -> Any:
     return json.loads(report_of(passing()).sealed().to_json())
-
-
-def with_level(report: Any) -> Any:
-    return {**report, "suite": {**report["suite"], "asked": "C9"}}
 
 
 def with_denial(report: Any) -> Any:
@@ -119,7 +104,10 @@ def with_denial(report: Any) -> Any:
 
 
 REPORTS: dict[str, tuple[Callable[[Any], str | bytes], str]] = {
-    "unknown level": (lambda report: json.dumps(with_level(report)), "in suite.asked: Value error, unknown level"),
+    "unknown level": (
+        lambda report: json.dumps({**report, "suite": {**report["suite"], "asked": "C9"}}),
+        "in suite.asked: Value error, unknown level",
+    ),
     "denial without a reason": (lambda report: json.dumps(with_denial(report)), "a claim of 'no' needs a reason"),
     "deep": (lambda report: DEEP, "recursion limit exceeded"),
     "not UTF-8": (lambda report: b'{"began": "\xff"}', "Invalid JSON"),
@@ -202,9 +190,6 @@ def test_changed_report_that_was_sealed_again(report: Any, tmp_path: Path, monke
         assert all(line.startswith("report.json: ") for line in told.out.splitlines())
 
     assert sealed > 5
-
-
-# --- Records of ranks
 
 
 def records(rank: int) -> list[Record]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -48,30 +49,19 @@ _CLASSES: dict[str, tuple[str, str, str, int]] = {
 
 
 def result(
-    class_name: str,
-    title: str,
-    verdict: Verdict = Verdict.PASS,
-    *,
-    parameters: str = "",
-    evidence: str = "",
-    advice: str = "",
-    claims: Sequence[str] = (),
-    ending: Ending | None = None,
+    class_name: str, title: str, verdict: Verdict = Verdict.PASS, *, parameters: str = "", **facts: Any
 ) -> TestResult:
-    """Return one test of a report."""
+    """Return one test of a report, which has these ``facts``."""
     (level, topic, *_), brackets = _CLASSES[class_name], f"[{parameters}]" if parameters else ""
-    return TestResult(
-        id=f"{level}/{class_name}/test_{title.replace(' ', '_')}{brackets}",
-        level=level,
-        topic=topic,
-        title=f"{title} ({parameters})" if parameters else title,
-        verdict=verdict,
-        ending=ending or _ENDINGS[verdict],
-        claims=tuple(claims),
-        seconds=0.25,
-        evidence=evidence,
-        advice=advice,
-    )
+    told = {
+        "id": f"{level}/{class_name}/test_{title.replace(' ', '_')}{brackets}",
+        "title": f"{title} ({parameters})" if parameters else title,
+        **dict.fromkeys(("evidence", "advice"), ""),
+        "ending": _ENDINGS[verdict],
+        "claims": (),
+        "seconds": 0.25,
+    }
+    return TestResult.model_validate({**told, "level": level, "topic": topic, "verdict": verdict, **facts})
 
 
 def passing() -> list[TestResult]:
@@ -154,56 +144,28 @@ def good() -> Report:
 @pytest.fixture
 def mixed() -> Report:
     """A real chip with every verdict and every finding, of which C0 is granted."""
+    scaler = "See that the gradient scaler of the chip is the one that Lightning is given."
+    no_unit = "it worked, although 'acme' says no: the chip has no such unit"
+    too_few = "it needs 8 devices of acme, and this machine has 4"
+    view: dict[str, Any] = {"evidence": TRACEBACK, "advice": "Look at the strides that your kernels are given."}
+    scaled: dict[str, Any] = {"evidence": "E  assert 1.0 == 65536.0", "advice": scaler, "claims": ["float16"]}
+    hidden: dict[str, Any] = {"evidence": no_unit, "advice": "Claim bfloat16, or refuse it.", "claims": ["bfloat16"]}
+    hangs: dict[str, Any] = {"evidence": STACKS, "advice": "See that the barrier returns.", "claims": ["barrier"]}
     wrong = [
-        result(
-            "Training",
-            "fp16 scales its gradients",
-            Verdict.FAIL,
-            evidence="E  assert 1.0 == 65536.0",
-            advice="See that the gradient scaler of the chip is the one that Lightning is given.",
-            claims=["float16"],
-        ),
-        result(
-            "Training",
-            "a view of a view",
-            Verdict.FAIL,
-            evidence=TRACEBACK,
-            advice="Look at the strides that your kernels are given.",
-        ),
-        result("Checkpoints", "a checkpoint after a view", Verdict.FAIL, evidence=TRACEBACK, advice="As above."),
-        result(
-            "Collective",
-            "a barrier waits",
-            Verdict.TIMEOUT,
-            evidence=STACKS,
-            advice="See that the barrier returns when the last rank has come.",
-            claims=["barrier"],
-        ),
-        result(
-            "Training",
-            "bf16 trains",
-            Verdict.UNDERCLAIM,
-            evidence="it worked, although 'acme' says no: the chip has no such unit",
-            advice="Claim bfloat16, or refuse it.",
-            claims=["bfloat16"],
-        ),
-        result(
-            "Collective",
-            "all gather of eight ranks",
-            Verdict.NOT_RUN,
-            evidence="it needs 8 devices of acme, and this machine has 4",
-            advice="Run the suite where there are eight.",
-        ),
+        result("Training", "fp16 scales its gradients", Verdict.FAIL, **scaled),
+        result("Training", "a view of a view", Verdict.FAIL, **view),
+        result("Checkpoints", "a checkpoint after a view", Verdict.FAIL, **view),
+        result("Collective", "a barrier waits", Verdict.TIMEOUT, **hangs),
+        result("Training", "bf16 trains", Verdict.UNDERCLAIM, **hidden),
+        result("Collective", "all gather of eight ranks", Verdict.NOT_RUN, evidence=too_few, advice="Use eight."),
         result("Device", "float64 adds", Verdict.UNKNOWN, claims=["float64"], evidence="it worked"),
-        result(
-            "Operations", "an operation and its gradient", Verdict.FAIL, parameters="svd", evidence="E  1e-2 > 1e-5"
-        ),
+        result("Operations", "an operation", Verdict.FAIL, parameters="svd", evidence="E  1e-2 > 1e-5"),
     ]
     return report_of(
         [*passing(), *wrong],
         simulated=False,
         withheld={
-            "C1": ["1 test of it did not pass: C1/Operations/test_an_operation_and_its_gradient[svd]"],
+            "C1": ["1 test of it did not pass: C1/Operations/test_an_operation[svd]"],
             "C2": [
                 "3 tests of it did not pass, the first of them C2/Training/test_fp16_scales_its_gradients",
                 "resume is not proved: unknown",
@@ -237,12 +199,8 @@ def partial() -> Report:
 @pytest.fixture
 def nothing() -> Report:
     """A backend of which nothing is granted."""
-    tests = [
-        result(
-            "Plugin", "the hook returns a backend", Verdict.FAIL, evidence="E  TypeError: None", advice="Return one."
-        ),
-        result("Plugin", "the plugin is picklable"),
-    ]
+    no_hook: dict[str, Any] = {"evidence": "E  TypeError: None", "advice": "Return one."}
+    tests = [result("Plugin", "the hook returns a backend", Verdict.FAIL, **no_hook)]
     claims = dict.fromkeys(Capabilities().claims(), ("unknown", "unknown"))
     withheld = {"C0": ["C0/Plugin/test_the_hook_returns_a_backend: FAIL"]}
     return report_of(tests, withheld=withheld, findings=claims, simulated=False)

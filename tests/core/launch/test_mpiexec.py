@@ -56,32 +56,31 @@ def refused(environ: Mapping[str, str]) -> ClusterError:
 LEFT_OVER = f"on {HOST}: Open MPI's is left over. Fix: unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE"
 
 
+ONE = "one is left over. Fix: unset the variables of Open MPI or PMI, whichever did not start this process"
+
+
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "wrong", "right", "told"),
     [
         (
-            {**PALS, **PMI, **OMPI, "OMPI_COMM_WORLD_RANK": "3"},
-            f"OMPI_COMM_WORLD_RANK='3' contradicts PALS_RANKID='1' {LEFT_OVER}",
+            *({**PALS, **PMI, **OMPI, "OMPI_COMM_WORLD_RANK": "3"}, "OMPI_COMM_WORLD_RANK='3'", "PALS_RANKID='1'"),
+            LEFT_OVER,
         ),
         (
-            {**STEP, **OMPI, "OMPI_COMM_WORLD_SIZE": "8"},
-            f"OMPI_COMM_WORLD_SIZE='8' contradicts SLURM_STEP_NUM_TASKS='4' {LEFT_OVER}",
+            *({**STEP, **OMPI, "OMPI_COMM_WORLD_SIZE": "8"}, "OMPI_COMM_WORLD_SIZE='8'", "SLURM_STEP_NUM_TASKS='4'"),
+            LEFT_OVER,
         ),
-        (
-            {**OMPI, **PMI, "PMI_SIZE": "2"},
-            (
-                f"PMI_SIZE='2' contradicts OMPI_COMM_WORLD_SIZE='4' on {HOST}: one is left over. Fix: unset the"
-                " variables of Open MPI or PMI, whichever did not start this process"
-            ),
-        ),
+        ({**OMPI, **PMI, "PMI_SIZE": "2"}, "PMI_SIZE='2'", "OMPI_COMM_WORLD_SIZE='4'", f"on {HOST}: {ONE}"),
     ],
     ids=["by all others", "by srun", "by one other"],
 )
-def test_a_launcher_that_is_contradicted_is_left_over(environ: Mapping[str, str], told: str) -> None:
+def test_a_launcher_that_is_contradicted_is_left_over(
+    environ: Mapping[str, str], wrong: str, right: str, told: str
+) -> None:
     error = refused(environ)
 
-    assert str(error) == told
-    assert told.startswith(f"{error.variable}=")
+    assert str(error) == f"{wrong} contradicts {right} {told}"
+    assert wrong.startswith(f"{error.variable}=")
 
 
 @pytest.mark.parametrize("environ", [{**PMI, "PMI_RANK": "one"}, {**STEP, **PMI, "SLURM_PROCID": ""}])

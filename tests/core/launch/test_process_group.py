@@ -21,23 +21,15 @@ class ACCL(northbridge.Collective):
     name = "accl"
 
 
-@pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.filterwarnings("ignore:Device capability of accl unknown:UserWarning")  # torch's guess, before it fails
+def test_the_asked_library_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is not registered is told with those found."""
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(reserve_port()))
-
-
-@pytest.mark.filterwarnings("ignore:Device capability of accl unknown:UserWarning")  # torch's guess, before it fails
-@pytest.mark.usefixtures("port")
-def test_unregistered_library_is_told_with_those_found() -> None:
     with pytest.raises(northbridge.CollectiveError, match=r"torch has no backend 'accl'; found .*gloo"):
         start(ACCL(), rank=0, world_size=1, timeout=None, device=CPU)
-
     assert not dist.is_initialized()
 
-
-@pytest.mark.usefixtures("port")
-def test_the_asked_library_is_started() -> None:
     start(ACCL(), rank=0, world_size=1, timeout=None, device=CPU, library="gloo")
     try:
         assert dist.get_backend() == "gloo"

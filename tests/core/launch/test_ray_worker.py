@@ -73,32 +73,21 @@ def test_worker_without_devices_gets_as_many_as_it_needs(tell: Any, acme: northb
     assert ray_worker.devices_of_worker(acme, 4, at_least=1) == [0]
 
 
-@pytest.mark.parametrize(
-    ("ids", "resources", "told"),
-    [
-        (
-            ["3"],
-            None,
-            (
-                "process {pid} holds device 3 of {name!r}, which Ray gave this worker. Fix: end it, or give each Ray"
-                " node its own devices"
-            ),
-        ),
-        (
-            None,
-            1.0,
-            (
-                "Ray workers (process {pid}) hold 1 of 1 devices of {name!r}, and this one needs 1. Fix: start Ray with"
-                " resources={{{name!r}: 1}}"
-            ),
-        ),
-    ],
-    ids=["given", "counted"],
+GIVEN = (
+    "process {pid} holds device 3 of {name!r}, which Ray gave this worker. Fix: end it, or give each Ray node its own"
+    " devices"
 )
+COUNTED = (
+    "Ray workers (process {pid}) hold 1 of 1 devices of {name!r}, and this one needs 1. Fix: start Ray with"
+    " resources={{{name!r}: 1}}"
+)
+
+
+@pytest.mark.parametrize(("ids", "counted", "told"), [(["3"], 0, GIVEN), (None, 1, COUNTED)], ids=["given", "counted"])
 def test_device_of_another_names_the_holder(
-    tell: Any, acme: northbridge.Backend, ids: list[str] | None, resources: float | None, told: str
+    tell: Any, acme: northbridge.Backend, ids: list[str] | None, counted: int, told: str
 ) -> None:
-    asked = {} if resources is None else {acme.name: resources}
+    asked = {acme.name: float(counted)} if counted else {}
     tell(ids, **asked)
     ray_worker.devices_of_worker(acme, 1)
     tell(ids, **asked)
@@ -111,9 +100,8 @@ def test_device_of_another_names_the_holder(
 def test_part_of_a_device_is_refused(tell: Any, acme: northbridge.Backend) -> None:
     tell(**{acme.name: 0.5})
 
-    with pytest.raises(
-        northbridge.DevicesError, match=r"^Ray gave this worker 0\.5 devices\. Fix: ask for whole ones$"
-    ):
+    said = r"^Ray gave this worker 0\.5 devices\. Fix: ask for whole ones$"
+    with pytest.raises(northbridge.DevicesError, match=said):
         ray_worker.devices_of_worker(acme, 4)
 
 

@@ -21,7 +21,6 @@ PLUGINS = {
     "stuck": "Software.load = lambda self: threading.Event().wait()",
     "counting": "Software.detect = lambda self: threading.Event().wait()",
     "segfault": "os.kill(os.getpid(), signal.SIGSEGV)",
-    "leaving": "os._exit(3)",
     "licence": "print('out of licences', file=sys.stderr, flush=True); os._exit(0)",
     # A crash is told while what the process has started lives on.
     "parent": "if not os.fork(): threading.Event().wait()\nos.kill(os.getpid(), signal.SIGBUS)",
@@ -59,7 +58,6 @@ def listed(without_lightning: Site, tmp_path_factory: pytest.TempPathFactory) ->
             f"detect() took longer than 1 s. {PATIENCE} NORTHBRIDGE_DISABLE=counting",
         ),
         ("segfault", ("broken", False, None), "was killed by SIGSEGV while importing its plugin. Fix: match it"),
-        ("leaving", ("broken", False, None), "ended with exit code 3 while importing its plugin. Fix: match it"),
         ("licence", ("broken", False, None), "exit code 0 while importing its plugin (out of licences). Fix: match it"),
         ("parent", ("broken", False, None), "was killed by SIGBUS while importing its plugin"),
         ("noisy", ("ready", True, 2), ""),

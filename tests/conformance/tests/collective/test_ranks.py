@@ -16,30 +16,19 @@ def lack() -> None:
     raise CollectiveError("accl has no such collective")
 
 
-def test_results_are_kept_and_errors_said() -> None:
-    assert attempt(lambda: [1, 2]) == [1, 2]
-    assert attempt(lack) == {"error": "CollectiveError: accl has no such collective"}
-
-
-@pytest.mark.parametrize("found", [[1.0], {"sum": 1.0}, 3])
-def test_a_result_is_not_an_error(found: object) -> None:
-    assert error_of(found) == ""
-
-
 def test_what_every_rank_lacks_is_unsupported() -> None:
-    ranks = [{"gathered": attempt(lack)}] * 2
+    """A result is not an error, and what one rank lacks is a failure."""
+    lacking, one = [{"gathered": attempt(lack)}] * 2, [{"gathered": [1]}, {"gathered": attempt(lack)}]
 
-    assert rejections(ranks, "gathered") == ["CollectiveError: accl has no such collective"] * 2
+    assert attempt(lambda: [1, 2]) == [1, 2]
+    assert [error_of(found) for found in ([1.0], {"sum": 1.0}, 3)] == ["", "", ""]
+    assert rejections(lacking, "gathered") == ["CollectiveError: accl has no such collective"] * 2
     with pytest.raises(UnsupportedError, match="gathered: CollectiveError: accl has no such collective"):
-        results_of(ranks, "gathered")
-
-
-def test_what_one_rank_lacks_is_a_failure() -> None:
-    ranks = [{"gathered": [1]}, {"gathered": attempt(lack)}]
-
-    assert rejections(ranks, "gathered") == []
+        results_of(lacking, "gathered")
+    assert rejections(one, "gathered") == []
     with pytest.raises(AssertionError, match="gathered fails on some ranks"):
-        results_of(ranks, "gathered")
+        results_of(one, "gathered")
+    assert results_of([{"gathered": 1}, {"gathered": 2}], "gathered") == [1, 2]  # in their order
 
 
 @pytest.mark.parametrize("ranks", [[0], [0, 1]])
@@ -52,10 +41,6 @@ def test_failed_assertion_is_never_a_refusal(ranks: list[int]) -> None:
     assert rejections(found, "gathered") == []
     with pytest.raises(AssertionError, match=r"gathered failed:\nrank 0: Traceback(?s:.*)it is on the CPU"):
         results_of(found, "gathered")
-
-
-def test_what_all_have_is_returned_in_their_order() -> None:
-    assert results_of([{"gathered": 1}, {"gathered": 2}], "gathered") == [1, 2]
 
 
 RANKS = 4
@@ -79,19 +64,12 @@ def test_bound_lets_no_rank_be_lost(bits: str, most: float) -> None:
         assert distance(without_one["gradients"][name], exact["gradients"][name]) > 2 * bound
 
 
-def test_bound_of_an_average_is_a_few_roundings() -> None:
+def test_distance_is_relative_to_the_largest_and_a_bound_is_a_few_roundings() -> None:
     right = {"gradients": {"weight": [0.5, -1.0]}, "sizes": {"weight": 2.0}}
 
     assert bound_of(right, "weight", 3) == 4 * 4 * 2.0**-24 * 2
-
-
-def test_distance_is_relative_to_the_largest() -> None:
     assert distance([1.0, 2.5], [1.0, 2.0]) == 0.25
-
-
-@pytest.mark.parametrize("place", range(3))
-def test_distance_of_nan_is_infinite(place: int) -> None:
-    found = [1.0, 2.0, 3.0]
-    found[place] = math.nan
-
-    assert distance(found, [1.0, 2.0, 3.0]) == math.inf
+    for place in range(3):
+        found = [1.0, 2.0, 3.0]
+        found[place] = math.nan
+        assert distance(found, [1.0, 2.0, 3.0]) == math.inf

@@ -131,30 +131,23 @@ def test_rank_stopped_in_a_common_call_is_found() -> None:
     assert finding.text.endswith("rank 2: its process 4002 is stopped, by SIGSTOP or a debugger")
 
 
-@pytest.mark.parametrize(
-    ("last", "said"),
-    [
-        (
-            all_reduce(1, "waiting"),
-            (
-                "all ranks of group 0 (default_pg, ranks 0-3) have called #1 all_reduce (float32 [1024]), and ranks 0-3"
-                " are still in it: it is under way, or the library is slow or hangs"
-            ),
-        ),
-        (
-            all_reduce(1, "failed", why="RuntimeError: no"),
-            (
-                "#1 all_reduce (float32 [1024]) of group 0 (default_pg, ranks 0-3) has failed on ranks 0-3, at"
-                " train.py:42 in training_step: RuntimeError: no"
-            ),
-        ),
-    ],
-    ids=["under way", "failed"],
+UNDER_WAY = (
+    "all ranks of group 0 (default_pg, ranks 0-3) have called #1 all_reduce (float32 [1024]), and ranks 0-3 are still"
+    " in it: it is under way, or the library is slow or hangs"
 )
-def test_call_of_all_ranks_is_a_note(last: Call, said: str) -> None:
-    judgement = judged(*(log(rank, [last]) for rank in range(4)))
+FAILED = (
+    "#1 all_reduce (float32 [1024]) of group 0 (default_pg, ranks 0-3) has failed on ranks 0-3, at train.py:42 in"
+    " training_step: RuntimeError: no"
+)
 
-    assert (judgement.findings, judgement.notes) == ((), (said,))
+
+def test_call_of_all_ranks_is_a_note() -> None:
+    for last, said in (
+        (all_reduce(1, "waiting"), UNDER_WAY),
+        (all_reduce(1, "failed", why="RuntimeError: no"), FAILED),
+    ):
+        judgement = judged(*(log(rank, [last]) for rank in range(4)))
+        assert (judgement.findings, judgement.notes) == ((), (said,))
 
 
 def test_a_rank_that_has_written_nothing_is_named() -> None:
