@@ -149,20 +149,19 @@ STEPS = tuple(f"ours:{name}" for name in ("train", "crash", "loop", "hang", "hoo
 
 
 def test_steps_after_a_failure_get_new_processes(steps: list[tuple[str, ...]]) -> None:
+    """A failed run without a failed step to go on from raises."""
     result = room._run(Scenario("cpu", "", STEPS, 2), {})
 
+    said = (
+        f"{BEGINS.format(1, 'ours:crash')}\nin ours:crash\n{BEGINS.format(0, 'ours:loop')}\nAssertionError: in crash\n"
+    )
     assert steps == [STEPS, STEPS[2:], STEPS[4:]]
     assert result.findings == {
-        "failed crash": [
-            {
-                "reason": "the step 'ours:crash' failed with [1]; it said:\n"
-                f"{BEGINS.format(1, 'ours:crash')}\nin ours:crash\n"
-                f"{BEGINS.format(0, 'ours:loop')}\nAssertionError: in crash\n",
-                "hung": False,
-            }
-        ],
+        "failed crash": [{"reason": f"the step 'ours:crash' failed with [1]; it said:\n{said}", "hung": False}],
         "failed hang": [{"reason": "it did not end", "hung": True}],
     }
+    with pytest.raises(RunError, match=r"failed with \[1\]:\n(?s:.*)in crash"):
+        room._run(Scenario("cpu", "", ("ours:crash",), 2), {})
 
 
 def test_a_run_is_not_continued_when_it_is_old(steps: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,11 +172,6 @@ def test_a_run_is_not_continued_when_it_is_old(steps: list[tuple[str, ...]], mon
     assert len(steps) == 1
     with pytest.raises(HungError, match="'ours:train' did not begin: the run was too old after the step 'ours:hang'"):
         result.ranks("train mlp")
-
-
-def test_failed_run_without_a_failed_step_raises(steps: list[tuple[str, ...]]) -> None:
-    with pytest.raises(RunError, match=r"failed with \[1\]:\n(?s:.*)in crash"):
-        room._run(Scenario("cpu", "", ("ours:crash",), 2), {})
 
 
 def test_topic_of_a_refused_step_is_refused_alike() -> None:

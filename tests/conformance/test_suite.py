@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Event, get_ident
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tests.core.conftest import Install
@@ -177,15 +178,10 @@ def test_it_does_not_see_what_a_test_does_to_the_environment(ran: list[Any], mon
 
 
 def test_a_failed_run_fails_the_test_that_needs_it(ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    failed: list[None] = []
-
-    def fail(*_: object) -> RunResult:
-        failed.append(None)
-        raise RunError("rank 1 ended")
-
+    fail = Mock(side_effect=RunError("rank 1 ended"))
     monkeypatch.setattr(runs, "_run", fail)
     RunsAhead(_tests("cpu"))._pools[0].shutdown()
 
     with pytest.raises(RunError, match="rank 1 ended"):
         cpu_run(NAMESPACE, 1, BASICS)
-    assert len(failed) == 1
+    assert fail.call_count == 1

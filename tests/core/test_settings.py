@@ -139,22 +139,15 @@ def test_disable_switches_off_exactly_those(text: str, off: list[str]) -> None:
 
 
 def test_the_core_reads_its_variables_and_no_backends() -> None:
-    settings = CoreSettings.read(
-        {
-            "NORTHBRIDGE_SIMULATE": "acme",
-            "NORTHBRIDGE_DETECT_TIMEOUT": "0.5",
-            "NORTHBRIDGE_FLIGHT_RECORDER": "a/folder",
-            "NORTHBRIDGE_ACME_DEVICES": "many",
-            "NORTHBRIDGE_ACME_SIMULATE": "x",
-        }
-    )
+    core = {"SIMULATE": "acme", "DETECT_TIMEOUT": "0.5", "FLIGHT_RECORDER": "a/folder"}
+    others = {"ACME_DEVICES": "many", "ACME_SIMULATE": "x"}
+    settings = CoreSettings.read({f"NORTHBRIDGE_{name}": text for name, text in {**core, **others}.items()})
 
     assert (settings.simulate, settings.detect_timeout, settings.flight_recorder) == ("acme", 0.5, Path("a/folder"))
-    assert CoreSettings.read({}) == CoreSettings()
-    assert (CoreSettings().detect_timeout, CoreSettings().flight_recorder, CoreSettings().flight_recorder_calls) == (
-        *(20.0, None),
-        2000,
-    )
+    default = CoreSettings()
+    assert CoreSettings.read({}) == default
+    found = (default.detect_timeout, default.flight_recorder, default.flight_recorder_calls)
+    assert found == (20.0, None, 2000)
 
 
 def test_value_written_for_the_vendor_is_not_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -58,29 +59,20 @@ def test_wrong_usage_is_told(
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize(
-    ("there", "words"), [("", "written\n"), ("report.json", "written; what is in {out} is an earlier run's\n")]
-)
 def test_early_interruption_leaves_no_report(
     interruption: type[BaseException],
-    there: str,
-    words: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def interrupt(*_: object, **__: object) -> None:
-        raise interruption
+    monkeypatch.setattr(room, "run_suite", Mock(side_effect=interruption))
+    said = "northbridge: the suite was interrupted, and no report was written"
 
-    monkeypatch.setattr(room, "run_suite", interrupt)
-    if there:
-        (tmp_path / there).touch()
-
-    with pytest.raises(interruption):
-        room.run("cpu_sim", "C0", tmp_path, ())
-
-    expected = f"northbridge: the suite was interrupted, and no report was {words.format(out=tmp_path)}"
-    assert capsys.readouterr().err.endswith(expected)
+    for words in ("", f"; what is in {tmp_path} is an earlier run's"):
+        with pytest.raises(interruption):
+            room.run("cpu_sim", "C0", tmp_path, ())
+        assert capsys.readouterr().err.endswith(f"{said}{words}\n")
+        (tmp_path / "report.json").touch()
 
 
 def test_part_of_the_suite_is_told_test_by_test(tmp_path: Path) -> None:
@@ -116,14 +108,12 @@ def test_sigterm_leaves_a_partial_report(tmp_path: Path) -> None:
 
 
 def test_everything_is_there_in_the_place_of_an_earlier_run(good: Report, mixed: Report, tmp_path: Path) -> None:
-    write_all(good, tmp_path / "new" / "folder")
+    folder = tmp_path / "new" / "folder"
+    write_all(good, folder)
 
-    written = write_all(mixed, tmp_path / "new" / "folder")
+    report, page, markdown = write_all(mixed, folder)
 
-    names = [path.name for path in written]
-    assert names == ["report.json", "index.html", "report.md"]
-    assert sorted(names) == sorted(os.listdir(tmp_path / "new" / "folder"))  # and no draft
-    report, page, markdown = written
+    assert sorted(os.listdir(folder)) == ["index.html", "report.json", "report.md"]  # and no draft
     assert Report.read(report) == mixed
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert markdown.read_text(encoding="utf-8").startswith("# acme: C0\n")
@@ -152,7 +142,8 @@ def test_what_cannot_be_written_leaves_what_was_there(
         write_all(good, tmp_path / "report.json" / "out")
 
 
-def test_tests_that_differ_are_told_the_most_urgent_first() -> None:
+def test_tests_that_differ_are_told_the_most_urgent_first(good: Report, mixed: Report) -> None:
+    """And claims that differ."""
     titles = {"unknown": Verdict.UNKNOWN, "underclaims": Verdict.UNDERCLAIM, "fails": Verdict.FAIL}
     one = report_of([result("Device", title) for title in ("strides", *titles)])
     other = report_of([result("Device", "strides"), *(result("Device", title, titles[title]) for title in titles)])
@@ -166,13 +157,9 @@ def test_tests_that_differ_are_told_the_most_urgent_first() -> None:
     ]
     assert [test.title for test in found.same] == ["strides"]
     assert {test.words for test in compare([one, report_of([])]).differing} == {("PASS", "absent")}
-
-
-def test_claims_that_differ_are_told(good: Report, mixed: Report) -> None:
-    found = {claim.name: claim.findings for claim in compare([good, mixed]).claims}
-
-    assert found["float16"] == ("unknown", "false")
-    assert "float32" not in found
+    claims = {claim.name: claim.findings for claim in compare([good, mixed]).claims}
+    assert claims["float16"] == ("unknown", "false")
+    assert "float32" not in claims
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_what_needs_somebody_comes_first(good: Report, mixed: Report) -> None:
     assert Page(render_page(good, mixed)).attributes("data-verdict")[0] == "absent|FAIL"
 
 
-@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.FAIL, Verdict.VOID])
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.FAIL])
 def test_figures_have_bound_gate_and_margin(verdict: Verdict) -> None:
     figures = (
         Figure(name="gradient of weight", found=2e-6, bound=8e-6, gate=1e-6),
@@ -150,33 +150,25 @@ def test_figures_have_bound_gate_and_margin(verdict: Verdict) -> None:
 
 
 def test_long_evidence_is_folded_and_shown_once(mixed: Report) -> None:
+    """Tests that one reason forbids are told together."""
     source = render_page(mixed)
+    reason = "it needs 4 devices of acme, and this machine has 2"
+    tests = [result("Collective", f"sum {number}", Verdict.NOT_RUN, evidence=reason) for number in range(30)]
+    text = Page(render_page(report_of(tests))).text
 
     assert source.count("step 17 of a long test") == 1
     assert "All 33 lines of evidence" in source
     assert re.search(r'The same evidence as <a href="#test-\d+">a view of a view</a>', source)
-
-
-def test_tests_that_one_reason_forbids_are_told_together() -> None:
-    reason = "it needs 4 devices of acme, and this machine has 2"
-    tests = [result("Collective", f"sum {number}", Verdict.NOT_RUN, evidence=reason) for number in range(30)]
-
-    text = Page(render_page(report_of(tests))).text
-
     assert text.count(reason) == 1
     assert "30 tests" in text
 
 
-def test_untrusted_report_says_so_before_its_level(good: Report) -> None:
-    text = Page(render_page(good.model_copy(update={"seconds": 1.0}))).text
-
-    assert text.index("Do not trust this report.") < text.index("Level granted")
-
-
-def test_side_by_side_different_suites_are_warned_of(good: Report) -> None:
+def test_untrusted_reports_and_different_suites_are_warned_of(good: Report) -> None:
     """And no report makes no page."""
+    untrusted = Page(render_page(good.model_copy(update={"seconds": 1.0}))).text
     text = Page(render_page(good, report_of([], name="other", sources="0ddba11"))).text
 
+    assert untrusted.index("Do not trust this report.") < untrusted.index("Level granted")
     assert "Read with care. These reports are of different suites" in re.sub(" +", " ", text)
     with pytest.raises(northbridge.ReportError, match="found 0"):
         render_page()

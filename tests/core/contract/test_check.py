@@ -247,32 +247,34 @@ class Card(northbridge.Device):
         return cast("ModuleType", self.functions)
 
 
+class Own(Card):
+    def synchronize(self) -> None: ...
+
+
 @pytest.fixture
 def problems(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the problems of torch's module with ``changes``; None leaves a function out."""
 
-    def tell(card: northbridge.Device, claims: northbridge.Capabilities, **changes: Any) -> list[str]:
+    def tell(card: type[Card] = Card, denied: tuple[str, ...] = (), **changes: Any) -> list[str]:
         right: dict[str, Any] = {each.function: lambda device=None: device for each in IMPLIED.values()}
         found = {name: value for name, value in {**right, **changes}.items() if value is not None}
         monkeypatch.setattr(Card, "functions", SimpleNamespace(**found))
-        backend = SimpleNamespace(device=card, present_capabilities=lambda: claims)
+        claims = northbridge.Capabilities(**dict.fromkeys(denied, northbridge.no("it has none")))  # type: ignore[arg-type]
+        backend = SimpleNamespace(device=card(), present_capabilities=lambda: claims)
         return broken_defaults(cast("northbridge.Backend", backend))
 
     return tell
 
 
-NOTHING = northbridge.Capabilities()
-
-
 def test_missing_function_is_told(problems: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "anvil")
-    one_of_two = northbridge.Capabilities(bfloat16=northbridge.no("it rounds"))
-    (told,) = problems(Card(), one_of_two, get_amp_supported_dtype=None)
 
-    assert told == (
-        "Card.autocast_dtypes() calls torch.anvil.get_amp_supported_dtype() -> list, and it is not there. Fix:"
-        " override autocast_dtypes(), or deny bfloat16 and float16"
-    )
+    assert problems(denied=("bfloat16",), get_amp_supported_dtype=None) == [
+        (
+            "Card.autocast_dtypes() calls torch.anvil.get_amp_supported_dtype() -> list, and it is not there. Fix:"
+            " override autocast_dtypes(), or deny bfloat16 and float16"
+        )
+    ]
 
 
 @pytest.mark.parametrize(
@@ -283,33 +285,19 @@ def test_missing_function_is_told(problems: Any, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_function_that_cannot_be_called_is_told(problems: Any, function: object, reason: str) -> None:
-    assert problems(Card(), NOTHING, set_device=function) == [
+    assert problems(set_device=function) == [
         f"Card.select() calls torch.anvil.set_device(index, /), and {reason}. Fix: override select()"
     ]
 
 
-class Own(Card):
-    def synchronize(self) -> None: ...
+def test_module_that_breaks_nothing(problems: Any) -> None:
+    denied = ("random_numbers",)
 
-
-@pytest.mark.parametrize(
-    ("card", "claims", "changes"),
-    [
-        (Card(), NOTHING, {}),
-        (Card(), NOTHING, {"get_amp_supported_dtype": None}),  # a device type of its own
-        (Card(), NOTHING, {"set_device": lambda *given: given, "memory_stats": max}),  # which accept anything
-        (Own(), NOTHING, {"synchronize": None}),
-        (
-            *(Card(), northbridge.Capabilities(random_numbers=northbridge.no("it draws on the host"))),
-            {"get_rng_state": None, "set_rng_state": None, "manual_seed_all": None},
-        ),
-    ],
-    ids=["like torch.cuda", "own type", "anything", "overridden", "denied"],
-)
-def test_module_that_breaks_nothing(
-    problems: Any, card: Card, claims: northbridge.Capabilities, changes: dict[str, Any]
-) -> None:
-    assert problems(card, claims, **changes) == []
+    assert problems() == []  # like torch.cuda
+    assert problems(get_amp_supported_dtype=None) == []  # a device type of its own
+    assert problems(set_device=lambda *given: given, memory_stats=max) == []  # which accept anything
+    assert problems(Own, synchronize=None) == []
+    assert problems(denied=denied, get_rng_state=None, set_rng_state=None, manual_seed_all=None) == []
 
 
 def test_every_default_with_a_call_has_a_line() -> None:

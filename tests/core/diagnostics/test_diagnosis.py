@@ -98,12 +98,9 @@ def test_a_backend_that_is_off_is_wrong_for_who_asked_about_it() -> None:
     (unasked,) = advise(diagnosis(backends=backends))
 
     assert (asked.level, unasked.level) == ("wrong", "note")
-
-
-def test_what_is_known_from_two_sides_is_told_once() -> None:
+    # What is known from two sides is told once.
     told = "backend 'acme': its contract.toml line 3 is wrong"
     backend = BackendReport(BackendRow("acme", "1.0", "acme", "broken", reason=told), contract_problem=told)
-
     assert len(advise(diagnosis(asked="acme", backends=(backend,)))) == 1
 
 
@@ -142,10 +139,7 @@ def test_our_variables_are_told_with_who_reads_them() -> None:
         ("NODE_RANK", "0", ""),
         ("NORTHBRIDGE_ACME_TOKEN", "(not shown)", "read by the backend 'acme'"),
         ("NORTHBRIDGE_DISABLE", "acme", ""),
-        (
-            *("NORTHBRIDGE_ZETA_TOKEN", "(not shown)"),
-            "no installed package reads it; it may be misspelt or left over",
-        ),
+        ("NORTHBRIDGE_ZETA_TOKEN", "(not shown)", "no installed package reads it; it may be misspelt or left over"),
     ]
 
 
@@ -160,38 +154,32 @@ def test_variables_of_a_run_that_can_be_right_are_right() -> None:
     assert verdicts(**environ) == dict.fromkeys(environ, "right")
 
 
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "GROUP_RANK": "0", "LOCAL_RANK": "0", "RANK": "0"}
+
+
 @pytest.mark.parametrize(
     ("environ", "variable", "reason"),
     [
-        (
-            {"MASTER_PORT": "many"},
-            "MASTER_PORT",
-            f"MASTER_PORT='many' on host {HOST[6:-1]}: it is not a number. Fix: export",
-        ),
+        ({"MASTER_PORT": "many"}, "MASTER_PORT", f"='many' on host {HOST[6:-1]}: it is not a number. Fix: export"),
         (
             {"PMI_RANK": "1", "PMI_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3"},
-            *("PMI_RANK", "PMI_RANK='1' contradicts OMPI_COMM_WORLD_RANK='3' on host "),
+            *("PMI_RANK", "='1' contradicts OMPI_COMM_WORLD_RANK='3' on host "),
         ),
         ({"RANK": "4", "WORLD_SIZE": "4"}, "RANK", "with WORLD_SIZE='4' it must be from 0 to 3. Fix: unset RANK"),
         ({"NODE_RANK": "-1"}, "NODE_RANK", "it counts from 0. Fix: export NODE_RANK, 0 on the first node"),
         (
             {"NODE_RANK": "1", "MASTER_ADDR": "192.0.2.1"},
-            "MASTER_PORT",
-            "MASTER_PORT is not set on node 1 " + HOST + ": each of the 2 nodes would choose another port",
+            *("MASTER_PORT", f" is not set on node 1 {HOST}: each of the 2 nodes would choose another port"),
         ),
-        (
-            {"TORCHELASTIC_RUN_ID": "none", "GROUP_RANK": "0", "LOCAL_RANK": "0", "RANK": "0"},
-            "WORLD_SIZE",
-            "WORLD_SIZE is not set on node 0 " + HOST + ": torchrun sets it in every process",
-        ),
+        (TORCHRUN, "WORLD_SIZE", f" is not set on node 0 {HOST}: torchrun sets it in every process"),
     ],
 )
 def test_what_is_wrong_whatever_is_run_is_told(environ: dict[str, str], variable: str, reason: str) -> None:
-    wrong = [each for each in examine_environment(environ, []) if each.verdict == "wrong"]
+    (wrong,) = [each for each in examine_environment(environ, []) if each.verdict == "wrong"]
 
-    assert [each.name for each in wrong] == [variable]
-    assert reason in wrong[0].reason
-    assert wrong[0].value == environ.get(variable)
+    assert (wrong.name, wrong.value) == (variable, environ.get(variable))
+    assert wrong.reason.startswith(variable)
+    assert reason in wrong.reason
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
@@ -215,19 +203,12 @@ def test_a_loopback_address_for_a_second_node_is_a_note() -> None:
     assert "a loopback address leads each node to itself" in told[0].reason
 
 
-@pytest.mark.parametrize(
-    ("environ", "wrong"),
-    [
-        ({"SLURM_NODEID": "0", "SLURM_LOCALID": "0", "SLURM_PROCID": "5", "SLURM_NTASKS": "4"}, "SLURM_PROCID"),
-        (
-            {"JSM_NAMESPACE_LOCAL_RANK": "0", "JSM_NAMESPACE_RANK": "5", "JSM_NAMESPACE_SIZE": "4"},
-            "JSM_NAMESPACE_RANK",
-        ),
-    ],
-    ids=["slurm", "lsf"],
-)
-def test_another_launchers_variables_are_told_by_their_names(environ: dict[str, str], wrong: str) -> None:
-    assert verdicts(**environ) == {**dict.fromkeys(environ, "right"), wrong: "wrong"}
+def test_another_launchers_variables_are_told_by_their_names() -> None:
+    slurm = {"SLURM_NODEID": "0", "SLURM_LOCALID": "0", "SLURM_PROCID": "5", "SLURM_NTASKS": "4"}
+    lsf = {"JSM_NAMESPACE_LOCAL_RANK": "0", "JSM_NAMESPACE_RANK": "5", "JSM_NAMESPACE_SIZE": "4"}
+
+    assert verdicts(**slurm) == {**dict.fromkeys(slurm, "right"), "SLURM_PROCID": "wrong"}
+    assert verdicts(**lsf) == {**dict.fromkeys(lsf, "right"), "JSM_NAMESPACE_RANK": "wrong"}
 
 
 def test_system_is_as_python_says_and_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,8 +166,7 @@ def test_lacking_software_is_refused_and_still_checked(examine: Examine) -> None
 def test_a_variable_of_the_vendors_that_is_wrong_comes_first(examine: Examine, visible: str, told: str) -> None:
     found = examine(CONTRACTED_VISIBLE=visible)
 
-    assert report(found)["environment_problem"] == told
-    assert advice(found)[0] == ("wrong", told)
+    assert (report(found)["environment_problem"], advice(found)[0]) == (told, ("wrong", told))
 
 
 def test_capabilities_that_raise_are_told(write_plugin: Callable[[str, str], Site]) -> None:
@@ -212,20 +211,15 @@ def test_a_machine_that_kills_who_asks_is_told(examine: Examine, deed: str, told
     assert told in advice(found)[0][1]
 
 
-def test_contract_is_not_checked_without_its_software(examine: Examine) -> None:
-    found = examine(CONTRACTED_RELEASE="0")
+def test_contract_is_checked_without_its_hardware_but_not_without_its_software(examine: Examine) -> None:
+    bare, found = examine(CONTRACTED_RELEASE="0"), examine(CONTRACTED_CARDS="0")
 
-    contract = report(found)["contract"]
+    contract = report(bare)["contract"]
     assert (contract["lines"], contract["checked"], contract["findings"]) == (14, False, [])
-    ((level, what),) = advice(found)
+    ((level, what),) = advice(bare)
     assert level == "software missing"
     assert "its software is not installed: ModuleNotFoundError: No module named 'libcontracted'" in what
-    assert found["exit_code"] == 3
-
-
-def test_contract_is_checked_without_its_hardware(examine: Examine) -> None:
-    found = examine(CONTRACTED_CARDS="0")
-
+    assert bare["exit_code"] == 3
     assert report(found)["states"]["status"] == "no hardware"
     assert len(report(found)["contract"]["findings"]) == 14
     levels = [level for level, _ in advice(found)]
@@ -260,20 +254,12 @@ def test_without_a_name_missing_backends_are_not_errors(install: Install, withou
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_report_that_cannot_be_written_is_printed_all_the_same(install: Install, without_lightning: Site) -> None:
-    site = without_lightning.beside(*install("acme").folders)
-
-    run = northbridge(site, "doctor", "acme", "--json", "--output", "/dev/full")
-
-    assert json.loads(run.stdout)["asked"] == "acme"
-    assert "/dev/full could not be written: No space left on device" in " ".join(run.stderr.split())
-    assert run.returncode == 2
-
-
 def test_what_is_written_is_what_is_printed_as_json(install: Install, without_lightning: Site) -> None:
+    """A report that cannot be written is printed all the same."""
     site = without_lightning.beside(*install("acme").folders)
 
     run = northbridge(site, "doctor", "acme", "--json", "--output", "found.json")
+    full = northbridge(site, "doctor", "acme", "--json", "--output", "/dev/full")
 
     assert (site.here / "found.json").read_text() == run.stdout
     found = json.loads(run.stdout)
@@ -281,6 +267,9 @@ def test_what_is_written_is_what_is_printed_as_json(install: Install, without_li
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
     (only,) = found["backends"]
     assert (only["contract"], only["machine"], found["advice"]) == (None, {}, [])
+    assert json.loads(full.stdout)["asked"] == "acme"
+    assert "/dev/full could not be written: No space left on device" in flowing(full.stderr)
+    assert full.returncode == 2
 
 
 def test_each_namespace_is_told_and_what_auto_selects(install: Install) -> None:

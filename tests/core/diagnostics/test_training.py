@@ -112,7 +112,7 @@ def test_each_number_of_cards_is_tried(status: Any, devices: int, namespace: str
         (Reply(PASSED), ""),
         (
             Reply({**PASSED, "last_loss": 1.7}),
-            "the loss did not go down: 1.7 at first, 1.7 at last; the chip's results are wrong",
+            "the loss did not go down: 1.7 at first, 1.7 at last; the chip's results",
         ),
         (Reply({**PASSED, "last_loss": float("nan")}), "the loss did not go down: 1.7 at first, nan at last;"),
         (
@@ -121,8 +121,8 @@ def test_each_number_of_cards_is_tried(status: Any, devices: int, namespace: str
         ),
         (Reply({"error": "OSError: no driver"}), "OSError: no driver"),
         (
-            Reply(ending="took longer than 60 s while training on 2 cards; do the ranks not meet?"),
-            "its process took longer than 60 s while training on 2 cards; do the ranks not meet?",
+            Reply(ending="took longer than 60 s while training on 2 cards; do"),
+            "its process took longer than 60 s while",
         ),
     ],
 )

@@ -70,27 +70,24 @@ class TestInstalled:
         self, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """One without metadata, and one whose metadata are not text."""
-        info = announce(tmp_path, "half", "half")
-        (info / "METADATA").unlink()
-        (info / "entry_points.txt").write_text("[northbridge.backends]\nacme = half\n")
+        (announce(tmp_path, "acme", "half") / "METADATA").unlink()
         latin = announce(tmp_path, "latin", "latin") / "METADATA"
         latin.write_bytes(b"Name: northbridge-latin\nVersion: 1.0\nSummary: caf\xe9\n")
         monkeypatch.syspath_prepend(tmp_path)
         install_here("double_one", "acme")
 
+        broken = f"a broken installation in {tmp_path}"
         assert {"cpu_sim", "double", "acme", "latin"} <= set(names())
-        assert describe("latin") == f"backend 'latin' (a broken installation in {tmp_path})"
+        assert describe("latin") == f"backend 'latin' ({broken})"
         with pytest.raises(northbridge.BackendConflictError) as caught:
             northbridge.get("acme")
         assert str(caught.value) == (
-            f"backend 'acme' is installed twice: a broken installation in {tmp_path} and northbridge-acme 0.1.0."
-            " Fix: uninstall one"
+            f"backend 'acme' is installed twice: {broken} and northbridge-acme 0.1.0. Fix: uninstall one"
         )
 
     @pytest.mark.parametrize("name", ["acme-x1", "Acme", "acme x1", "1acme"])
     def test_a_malformed_name_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        entry_points = announce(tmp_path, "odd", "odd") / "entry_points.txt"
-        entry_points.write_text(f"[northbridge.backends]\n{name} = odd\n")
+        write_distribution(tmp_path, "northbridge-odd", "1.0", {GROUP: {name: "odd"}})
         monkeypatch.syspath_prepend(tmp_path)
 
         with pytest.raises(northbridge.BackendNameError) as caught:
@@ -136,8 +133,8 @@ class TestANameThatCannotBeHad:
     def test_backend_of_another_distribution_is_answered_with_it(
         self, nothing_known: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        entries = announce(tmp_path, "other", "other") / "entry_points.txt"
-        entries.write_text("[northbridge.distributions]\nquartz = northbridge_quartz_one\n")
+        separate = {"northbridge.distributions": {"quartz": "northbridge_quartz_one"}}
+        write_distribution(tmp_path, "northbridge-other", "1.0", separate)
         monkeypatch.syspath_prepend(tmp_path)
 
         with pytest.raises(northbridge.BackendNotFoundError) as caught:
@@ -249,14 +246,13 @@ def test_entry_points_that_cannot_be_read_name_their_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, reason: str
 ) -> None:
     """Another distribution's: Python reads those of all distributions, or none."""
-    metadata = tmp_path / "other-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_bytes(content)
+    write_distribution(tmp_path, "other", "1.0", {})
+    points = tmp_path / "other-1.0.dist-info" / "entry_points.txt"
+    points.write_bytes(content)
     monkeypatch.syspath_prepend(tmp_path)
 
     with pytest.raises(northbridge.InstallationError) as caught:
         northbridge.installed()
 
-    assert str(caught.value).startswith(f"{metadata / 'entry_points.txt'} cannot be read: {reason}")
+    assert str(caught.value).startswith(f"{points} cannot be read: {reason}")
     assert str(caught.value).endswith(". Fix: reinstall its distribution")

@@ -6,14 +6,16 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from bench.plugin import announce
-from tests.core.conftest import Install, make_backend
+from tests.core.conftest import Install, PlainBridge, PlainCollective, make_backend
 
 import northbridge
 from northbridge.discovery import current, loaded
@@ -129,33 +131,14 @@ def test_torch_knows_a_loaded_chip(process: Any) -> None:
     assert "acme" in process["kernels"]
 
 
-class CCL(northbridge.Collective):
-    name = "tested_ccl"
-
-    def __init__(self, call: Callable[[str], None]) -> None:
-        self.call = call
-
-    def register(self) -> None:
-        self.call("register")
-
-
-class Software(northbridge.Bridge):
-    def __init__(self, call: Callable[[str], None]) -> None:
-        self.call = call
-
-    def check_environment(self) -> None:
-        self.call("check_environment")
-
-    def prepare(self) -> None:
-        self.call("prepare")
-
-    def load(self) -> None:
-        self.call("load")
-
-
 def make(call: Callable[[str], None] = lambda step: None, *, simulated: bool = False) -> northbridge.Backend:
+    """Return a backend each of whose steps calls ``call`` with its name."""
+    collective, bridge = PlainCollective(), PlainBridge()
+    for part, steps in ((collective, ("register",)), (bridge, ("check_environment", "prepare", "load"))):
+        for step in steps:
+            setattr(part, step, partial(call, step))
     claims = northbridge.Capabilities(simulated=simulated)
-    return make_backend(collective=CCL(call), bridge=Software(call), capabilities=claims)
+    return make_backend(collective=collective, bridge=bridge, capabilities=claims)
 
 
 @pytest.fixture
@@ -179,6 +162,28 @@ def _give_cuda(monkeypatch: pytest.MonkeyPatch, cuda: str | None = None, hip: st
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.version, "cuda", cuda)
     monkeypatch.setattr(torch.version, "hip", hip)
+
+
+IN_TORCH: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
+    "a device": (
+        lambda patch: patch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "hal9000"),
+        (
+            "cannot load 'tested': torch already runs on 'hal9000' in this process. Fix: use another process;"
+            " if torch loads it by itself, set TORCH_DEVICE_BACKEND_AUTOLOAD=0"
+        ),
+    ),
+    "another vendor's software": (
+        lambda patch: _register_module("acme", patch),
+        "cannot load 'tested': this process has imported the software of 'acme'. Fix: use another process",
+    ),
+    "a chip that passes for cuda": (
+        lambda patch: _give_cuda(patch),
+        (
+            "backend 'tested': torch.cuda works without CUDA: a migration shim is active. Fix: remove its import or"
+            " variable"
+        ),
+    ),
+}
 
 
 @pytest.mark.usefixtures("fresh_torch")
@@ -217,11 +222,8 @@ class TestBringUp:
         "error", [KeyboardInterrupt(), northbridge.HardwareMissingError("plug it in", backend="tested")], ids=repr
     )
     def test_ctrl_c_and_an_error_of_ours_pass_as_they_are(self, error: BaseException) -> None:
-        def call(step: str) -> None:
-            raise error
-
         with pytest.raises(type(error)) as caught:
-            loaded.load(make(call))
+            loaded.load(make(Mock(side_effect=error)))
 
         assert caught.value is error
 
@@ -245,40 +247,14 @@ class TestBringUp:
         loaded.load(make())
         assert "tested" not in loaded._first_failures  # one that works forgets it
 
-    @pytest.mark.parametrize(
-        ("arrange", "kind", "told"),
-        [
-            (
-                lambda patch: patch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "hal9000"),
-                northbridge.DeviceTypeTakenError,
-                (
-                    "cannot load 'tested': torch already runs on 'hal9000' in this process. Fix: use another process;"
-                    " if torch loads it by itself, set TORCH_DEVICE_BACKEND_AUTOLOAD=0"
-                ),
-            ),
-            (
-                lambda patch: _register_module("acme", patch),
-                northbridge.DeviceTypeTakenError,
-                "cannot load 'tested': this process has imported the software of 'acme'. Fix: use another process",
-            ),
-            (
-                lambda patch: _give_cuda(patch),
-                northbridge.SoftwareLoadError,
-                (
-                    "backend 'tested': torch.cuda works without CUDA: a migration shim is active. Fix: remove its"
-                    " import or variable"
-                ),
-            ),
-        ],
-        ids=["a device", "another vendor's software", "a chip that passes for cuda"],
-    )
+    @pytest.mark.parametrize(("arrange", "told"), IN_TORCH.values(), ids=IN_TORCH)
     def test_what_is_in_torch_already_is_named(
-        self, arrange: Any, kind: Any, told: str, install_here: Install, monkeypatch: pytest.MonkeyPatch
+        self, arrange: Any, told: str, install_here: Install, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         install_here("acme")
         arrange(monkeypatch)
 
-        with pytest.raises(kind) as caught:
+        with pytest.raises((northbridge.DeviceTypeTakenError, northbridge.SoftwareLoadError)) as caught:
             loaded.load(make())
 
         assert (str(caught.value), caught.value.backend) == (told, "tested")

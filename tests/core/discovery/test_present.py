@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tests.core.conftest import Install, PlainBridge, make_backend
@@ -289,10 +290,7 @@ def backend_that(detects: Callable[[], Any]) -> northbridge.Backend:
 
 
 def raises(error: BaseException) -> Callable[[], int]:
-    def detects() -> int:
-        raise error
-
-    return detects
+    return Mock(side_effect=error)
 
 
 @pytest.mark.usefixtures("nothing_known")
@@ -306,13 +304,14 @@ class TestTheVendorsOwnDetect:
         ],
     )
     def test_what_is_not_a_count_is_refused(self, answer: object, told: str) -> None:
+        cause = answer if isinstance(answer, BaseException) else None
         with pytest.raises(northbridge.DetectionError) as caught:
-            detect(backend_that(raises(answer) if isinstance(answer, BaseException) else lambda: answer))
+            detect(backend_that(raises(cause) if cause else lambda: answer))
 
-        assert str(caught.value) == (
-            f"backend 'tested': detect() {told}. Fix: upgrade it, or set NORTHBRIDGE_DISABLE=tested"
+        assert str(caught.value) == f"backend 'tested': detect() {told}. Fix: upgrade it, or {SWITCH}".format(
+            name="tested"
         )
-        assert caught.value.__cause__ is (answer if isinstance(answer, BaseException) else None)
+        assert caught.value.__cause__ is cause
 
     def test_a_count_and_an_error_of_ours_pass_as_they_are(self) -> None:
         error = northbridge.HardwareMissingError("plug it in", backend="tested")
@@ -341,16 +340,11 @@ class TestTheVendorsOwnDetect:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names that a child process was asked about; it counts three."""
-    names: list[str] = []
-
-    def count(backend: northbridge.Backend) -> int:
-        names.append(backend.name)
-        return 3
-
-    monkeypatch.setattr(present, "count_in_child", count)
-    return names
+def asked(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """What asks a child process, which counts three."""
+    asked = Mock(return_value=3)
+    monkeypatch.setattr(present, "count_in_child", asked)
+    return asked
 
 
 @pytest.mark.parametrize(
@@ -361,24 +355,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("hal9000_frameworks.torch", 0),
     ],
 )
-def test_a_child_is_asked_where_the_package_is_installed(asked: list[str], package: str | None, count: int) -> None:
+def test_a_child_is_asked_where_the_package_is_installed(asked: Mock, package: str | None, count: int) -> None:
     bridge = type("Packaged", (PlainBridge,), {"package": package})()
 
     assert detect(make_backend(bridge=bridge)) == count
-    assert asked == (["tested"] if count else [])
+    assert asked.call_count == bool(count)
 
 
-def test_every_count_is_checked(asked: list[str]) -> None:
+def test_every_count_is_checked(asked: Mock) -> None:
     """Also one that the bridge has made itself."""
-    checked = []
+    quick, plain = PlainBridge(), PlainBridge()
+    quick.detect, quick.check_count, plain.check_count = Mock(return_value=5), Mock(), Mock()  # type: ignore[method-assign]
 
-    class Quick(PlainBridge):
-        def detect(self) -> int:
-            return 5
-
-        def check_count(self, count: int) -> None:
-            checked.append(count)
-
-    assert detect(make_backend(bridge=Quick())) == 5
-    assert checked == [5]
-    assert asked == []
+    assert (detect(make_backend(bridge=quick)), asked.call_count) == (5, 0)
+    assert detect(make_backend(bridge=plain)) == 3
+    quick.check_count.assert_called_once_with(5)
+    plain.check_count.assert_called_once_with(3)

@@ -141,19 +141,6 @@ def test_a_simulation_is_refused(install_here: Install, monkeypatch: pytest.Monk
     )
 
 
-def test_a_hook_that_returns_another_thing_is_broken(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_here("acme", "simulation_returns_dict")
-    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "acme")
-
-    with pytest.raises(northbridge.PluginError) as caught:
-        northbridge.get("acme")
-
-    assert str(caught.value).startswith(
-        "simulation 'acme' (northbridge-simulation-returns-dict 1.2.3): northbridge_simulation() must"
-        " return a Simulation, found {"
-    )
-
-
 def test_stand_ins_of_a_module_and_of_a_command(install: Install) -> None:
     """torch imports the module at its end, and no other command has a stand-in."""
     code = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +20,17 @@ from northbridge.discovery.stand_ins import StandIns
 Stand = Callable[[str], Path]
 
 
+@contextmanager
+def standing(name: str, simulation: northbridge.Simulation, *modules: str) -> Iterator[StandIns]:
+    """Let stand-ins of a ``simulation`` be found, and forget their ``modules`` at the end."""
+    finder = StandIns(name, simulation)
+    sys.meta_path.insert(0, finder)
+    yield finder
+    sys.meta_path.remove(finder)
+    for each in [each for each in sys.modules if each.partition(".")[0] in modules]:
+        del sys.modules[each]
+
+
 @pytest.fixture
 def stand(tmp_path: Path) -> Iterator[Stand]:
     """Let the module `torch_absent` be stood in for by a package of one file, for this test."""
@@ -28,18 +40,14 @@ def stand(tmp_path: Path) -> Iterator[Stand]:
         page="docs/simulated-anvil.md",
         instead={"torch_absent.move.to_anvil": 'write device "absent"'},
     )
-    finder = StandIns("absent", absent)
-    sys.meta_path.insert(0, finder)
 
     def stand(code: str) -> Path:
         file = tmp_path / "__init__.py"
         file.write_text(code)
         return file
 
-    yield stand
-    sys.meta_path.remove(finder)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "torch_absent"]:
-        del sys.modules[name]
+    with standing("absent", absent, "torch_absent"):
+        yield stand
 
 
 def test_it_is_found_and_its_modules_too(stand: Stand, tmp_path: Path) -> None:
@@ -51,11 +59,9 @@ def test_it_is_found_and_its_modules_too(stand: Stand, tmp_path: Path) -> None:
     assert importlib.import_module("torch_absent.inner").NAME == 2
 
 
-def test_what_is_there_for_real_is_found_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finder = StandIns("absent", northbridge.Simulation({"fractions": tmp_path / "fractions.py"}))
-    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
-
-    spec: Any = find_spec("fractions")
+def test_what_is_there_for_real_is_found_first(tmp_path: Path) -> None:
+    with standing("absent", northbridge.Simulation({"fractions": tmp_path / "fractions.py"})):
+        spec: Any = find_spec("fractions")
 
     assert not spec.origin.startswith(str(tmp_path))
 
@@ -204,12 +210,8 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     file = tmp_path / "acme_table.py"
     file.write_text(TABLE)
     monkeypatch.syspath_prepend(tmp_path)
-    finder = StandIns("acme", northbridge.Simulation({"acme": "acme_table"}, page="docs/acme.md"))
-    sys.meta_path.insert(0, finder)
-    yield file
-    sys.meta_path.remove(finder)
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("acme", "acme_table")]:
-        del sys.modules[name]
+    with standing("acme", northbridge.Simulation({"acme": "acme_table"}, page="docs/acme.md"), "acme", "acme_table"):
+        yield file
 
 
 def test_rows_of_a_table_are_modules(table: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,22 +39,21 @@ def listed(without_lightning: Site, tmp_path_factory: pytest.TempPathFactory) ->
     return northbridge(site, "list", "--json", "--load-timeout", "6", NORTHBRIDGE_DETECT_TIMEOUT="1")
 
 
+LOADING = (
+    "its process took longer than 6 s while loading its software, which may be compiled first. Fix: check the driver,"
+    " raise --load-timeout if it is compiling, or set NORTHBRIDGE_DISABLE=stuck"
+)
+IMPORTING = f"its process took longer than 4.25 s while importing its plugin. {PATIENCE} NORTHBRIDGE_DISABLE=sleepy"
+
+
 @pytest.mark.parametrize(
     ("name", "states", "reason"),
     [
+        ("sleepy", ("timed out", False, None), IMPORTING),
+        ("stuck", ("timed out", False, 2), LOADING),
         (
-            *("sleepy", ("timed out", False, None)),
-            f"its process took longer than 4.25 s while importing its plugin. {PATIENCE} NORTHBRIDGE_DISABLE=sleepy",
-        ),
-        (
-            *("stuck", ("timed out", False, 2)),
-            (
-                "its process took longer than 6 s while loading its software, which may be compiled first. Fix: check"
-                " the driver, raise --load-timeout if it is compiling, or set NORTHBRIDGE_DISABLE=stuck"
-            ),
-        ),
-        (
-            *("counting", ("timed out", False, None)),
+            "counting",
+            ("timed out", False, None),
             f"detect() took longer than 1 s. {PATIENCE} NORTHBRIDGE_DISABLE=counting",
         ),
         ("segfault", ("broken", False, None), "was killed by SIGSEGV while importing its plugin. Fix: match it"),
