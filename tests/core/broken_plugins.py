@@ -138,7 +138,6 @@ PLUGINS: Mapping[str, BrokenPlugin] = {
         more=", northbridge.Capabilities(auto=False)",  # not for auto: tests count whom it could choose
         beside=("contract.toml", _NO_CONTRACT),
     ),
-    "simulation_returns_dict": _hook("acme", 'return {"torch_acme": "torch_acme.py"}', _SIMULATIONS),
     "stood_in_too": _hook("stood_in", "return northbridge.Simulation({})", _SIMULATIONS),
     "stand_in_raises": _hook(
         "acme",

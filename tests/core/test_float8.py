@@ -67,22 +67,20 @@ def test_a_measurement_of_another_run_is_refused(
 AGAIN = "Fix: measure again with stage='measure'"
 FIRST = "Fix: measure with stage='measure' first"
 RECORD = "northbridge_inc_0_1.json"
+BY_TWO = "FOLDER was measured by 2 ranks, and this run has 1. Fix: devices=2, or measure again with stage='measure'"
+NO_RECORD = f"FOLDER has inc_hooks_maxabs.npz, but no record of its chip and ranks. {FIRST}"
+Facts = dict[str, Any]
+TWO: list[Facts] = [{"rank": rank, "world_size": 2} for rank in range(2)]
 
 
 @pytest.mark.parametrize(
     ("written", "finished", "mine", "missing", "told"),
     [
-        (
-            *([{"rank": 0, "world_size": 2}, {"rank": 1, "world_size": 2}], True, {}, ()),
-            "FOLDER was measured by 2 ranks, and this run has 1. Fix: devices=2, or measure again with stage='measure'",
-        ),
-        (
-            *([{"world_size": 2}], True, {"rank": 1, "world_size": 2}, ()),
-            f"FOLDER has no measurement of rank 1 of 2. {AGAIN}",
-        ),
+        (TWO, True, {}, (), BY_TWO),
+        ([{"world_size": 2}], True, TWO[1], (), f"FOLDER has no measurement of rank 1 of 2. {AGAIN}"),
         ([{}], False, {}, (), f"{RECORD} in FOLDER is of an unfinished run. {AGAIN}"),
         ([{}], True, {}, (1,), f"FOLDER has {RECORD}, but not inc_hooks_maxabs.npz. {AGAIN}"),
-        ([], True, {}, (), f"FOLDER has inc_hooks_maxabs.npz, but no record of its chip and ranks. {FIRST}"),
+        ([], True, {}, (), NO_RECORD),
         ([], True, {}, (0, 1), f"FOLDER has no measurement. {FIRST}"),
     ],
     ids=["other ranks", "another rank", "unfinished", "a file is missing", "no record", "empty"],
@@ -90,9 +88,9 @@ RECORD = "northbridge_inc_0_1.json"
 def test_files_of_no_whole_measurement_are_refused(
     tmp_path: Path,
     files: list[Path],
-    written: list[dict[str, Any]],
+    written: list[Facts],
     finished: bool,
-    mine: dict[str, Any],
+    mine: Facts,
     missing: tuple[int, ...],
     told: str,
 ) -> None:

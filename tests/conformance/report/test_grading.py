@@ -52,19 +52,15 @@ def claiming(level: str = "C3", **others: object) -> dict[str, Claim]:
 
 
 def test_all_that_is_claimed_and_proved_earns_the_level() -> None:
-    levels = earn(claiming())
+    """A backend that claims nothing has the first one alone."""
+    levels, nothing = earn(claiming()), earn(Capabilities().claims())
 
     assert [(name, level.granted) for name, level in levels.items()] == [(f"C{number}", True) for number in range(4)]
     assert levels["C3"].label == "C3 (simulated)"
     assert levels["C3"].cases == 250 + len(LEVEL_CLAIMS["C3"])
-
-
-def test_a_backend_that_claims_nothing_has_the_first_level_alone() -> None:
-    levels = earn(Capabilities().claims())
-
-    assert [name for name, level in levels.items() if level.granted] == ["C0"]
-    assert "it needs the claim 'float32', and the backend says 'unknown'" in levels["C1"].withheld
-    assert "C1 is not granted" in levels["C2"].withheld
+    assert [name for name, level in nothing.items() if level.granted] == ["C0"]
+    assert "it needs the claim 'float32', and the backend says 'unknown'" in nothing["C1"].withheld
+    assert "C1 is not granted" in nothing["C2"].withheld
 
 
 def test_denied_deniable_claim_keeps_the_level() -> None:

@@ -125,14 +125,6 @@ def test_a_report_without_a_device_says_so(mixed: Report) -> None:
     assert "northbridge-acme 1.2, no device, " in render_markdown(without)
 
 
-def test_what_needs_somebody_comes_first(good: Report, mixed: Report) -> None:
-    verdicts = Page(render_page(mixed)).attributes("data-verdict")
-
-    assert list(dict.fromkeys(verdicts)) == ["FAIL", "TIMEOUT", "UNDERCLAIM", "NOT RUN", "UNKNOWN", "PASS"]
-    assert len(verdicts) == len(mixed.tests)
-    assert Page(render_page(good, mixed)).attributes("data-verdict")[0] == "absent|FAIL"
-
-
 @pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.FAIL])
 def test_figures_have_bound_gate_and_margin(verdict: Verdict) -> None:
     figures = (
@@ -149,13 +141,17 @@ def test_figures_have_bound_gate_and_margin(verdict: Verdict) -> None:
     assert "gradient of weight" not in Page(render_page(report_of([result("Collective", "the first step")]))).text
 
 
-def test_long_evidence_is_folded_and_shown_once(mixed: Report) -> None:
+def test_long_evidence_is_folded_and_shown_once(good: Report, mixed: Report) -> None:
     """Tests that one reason forbids are told together."""
     source = render_page(mixed)
     reason = "it needs 4 devices of acme, and this machine has 2"
     tests = [result("Collective", f"sum {number}", Verdict.NOT_RUN, evidence=reason) for number in range(30)]
     text = Page(render_page(report_of(tests))).text
 
+    verdicts = Page(source).attributes("data-verdict")  # those first that need somebody
+    assert list(dict.fromkeys(verdicts)) == ["FAIL", "TIMEOUT", "UNDERCLAIM", "NOT RUN", "UNKNOWN", "PASS"]
+    assert len(verdicts) == len(mixed.tests)
+    assert Page(render_page(good, mixed)).attributes("data-verdict")[0] == "absent|FAIL"
     assert source.count("step 17 of a long test") == 1
     assert "All 33 lines of evidence" in source
     assert re.search(r'The same evidence as <a href="#test-\d+">a view of a view</a>', source)
@@ -189,6 +185,10 @@ def test_it_begins_with_the_level(good: Report, nothing: Report) -> None:
     assert render_markdown(nothing).startswith("# acme: No level granted\n")
     assert "Nothing is claimed about a real one" not in render_markdown(nothing)
     assert "Rely only on" in explain_level(nothing)
+    left_out = good.tests[0].model_copy(update={"verdict": Verdict.NOT_RUN, "evidence": NOT_ASKED})
+    part = good.model_copy(update={"tests": (left_out, *good.tests[1:])}).sealed()
+    assert name_level(part) == "A part of the suite"
+    assert "Run the suite without --only" in explain_level(part)
 
 
 def test_it_has_each_claim_and_level_and_what_did_not_pass(mixed: Report) -> None:
@@ -239,14 +239,6 @@ def test_verdicts_are_counted_and_claims_are_grouped(mixed: Report) -> None:
     assert count_run(mixed) == len(mixed.tests) - counts[Verdict.NOT_RUN]
     assert (groups["false"], groups["hidden"], groups["refused"]) == (["float16"], ["bfloat16"], ["float8"])
     assert sum(map(len, groups.values())) == len(mixed.claims)
-
-
-def test_of_a_part_of_the_suite_no_level_is_said_to_be_withheld(good: Report) -> None:
-    left_out = good.tests[0].model_copy(update={"verdict": Verdict.NOT_RUN, "evidence": NOT_ASKED})
-    part = good.model_copy(update={"tests": (left_out, *good.tests[1:])}).sealed()
-
-    assert name_level(part) == "A part of the suite"
-    assert "Run the suite without --only" in explain_level(part)
 
 
 def test_changed_incomplete_and_spared_reports_are_doubted(good: Report) -> None:

@@ -34,13 +34,9 @@ def test_without_arguments_it_prints_help() -> None:
     assert "northbridge [OPTIONS] COMMAND [ARGS]..." in told.out
     assert "1  torch or a backend is broken" in told.out
     assert northbridge_here("--version").out == f"northbridge {version('northbridge')}\n"
-
-
-def test_help_tells_the_exit_codes_of_the_doctor() -> None:
-    told = northbridge_here("doctor", "--help")
-
-    assert "3  the software of the backend NAME is not installed" in told.out
-    assert "4  the hardware of the backend NAME is not here" in told.out
+    doctor = northbridge_here("doctor", "--help").out
+    assert "3  the software of the backend NAME is not installed" in doctor
+    assert "4  the hardware of the backend NAME is not here" in doctor
 
 
 NO_SUCH_NAME = "no backend {!r} is installed; found acme, "
@@ -151,7 +147,14 @@ class TestMetadataAlone:
         assert (run.returncode, run.stderr) == (0, "set()\n")
 
     def test_two_claims_of_one_name_are_one_row_that_names_both(self, install: Install) -> None:
-        run = northbridge(install("double_one", "double_two"), "list", "--json", "--no-probe")
+        """And everything can be switched off."""
+        site = install("double_one", "double_two", "acme", "takes_cuda")
+        off = northbridge(site, "list", "--no-probe", NORTHBRIDGE_DISABLE="1")
+        assert [row(off.stdout, name)[3] for name in ("acme", "cpu_sim", "cuda")] == ["off"] * 3
+        assert "acme switched off by NORTHBRIDGE_DISABLE=1" in flowing(off.stdout)
+        assert off.returncode == 0
+
+        run = northbridge(site, "list", "--json", "--no-probe")
 
         (double,) = (each for each in json.loads(run.stdout)["backends"] if each["name"] == "double")
         assert (double["status"], run.returncode) == ("broken", 1)
@@ -169,13 +172,6 @@ class TestMetadataAlone:
 
         assert "\x1b[31mcuda" in on_terminal
         assert "\x1b" not in northbridge(site, "list", "--no-probe").stdout
-
-    def test_everything_can_be_switched_off(self, install: Install) -> None:
-        run = northbridge(install("acme", "takes_cuda"), "list", "--no-probe", NORTHBRIDGE_DISABLE="1")
-
-        assert [row(run.stdout, name)[3] for name in ("acme", "cpu_sim", "cuda")] == ["off"] * 3
-        assert "acme switched off by NORTHBRIDGE_DISABLE=1" in flowing(run.stdout)
-        assert run.returncode == 0
 
 
 def _read_all(terminal: int) -> str:
@@ -212,12 +208,16 @@ def written(path: Path, *events: object) -> str:
 
 
 def test_several_files_are_one_table(tmp_path: Path) -> None:
-    other = {**KERNEL, "name": "add", "dur": 12.0}
+    """Without an event of a device the exit code is 1, and what is not a trace is wrong usage."""
+    other, half = {**KERNEL, "name": "add", "dur": 12.0}, tmp_path / "half.json"
     first, second = written(tmp_path / "0.json", KERNEL, OPERATOR), written(tmp_path / "1.json", KERNEL, other)
+    half.write_text('{"traceEvents": [')
 
     ran = CliRunner().invoke(app, ["profile", first, second, "--rows", "1"])
+    none = CliRunner().invoke(app, ["profile", written(tmp_path / "2.json", OPERATOR)])
+    wrong = CliRunner().invoke(app, ["profile", str(half)])
 
-    assert ran.exit_code == 0
+    assert (ran.exit_code, none.exit_code, wrong.exit_code) == (0, 1, 2)
     assert ran.stdout == (
         "name          count      total       mean   share\n"
         "-------------------------------------------------\n"
@@ -226,20 +226,5 @@ def test_several_files_are_one_table(tmp_path: Path) -> None:
         "-------------------------------------------------\n"
         "all               3  20.000 us   6.667 us  100.0%\n"
     )
-
-
-def test_without_an_event_of_a_device_the_exit_code_is_1(tmp_path: Path) -> None:
-    ran = CliRunner().invoke(app, ["profile", written(tmp_path / "0.json", OPERATOR)])
-
-    assert ran.exit_code == 1
-    assert ran.stdout.startswith("none: the trace has no device's row. Events of the host: 1 cpu_op. Fix: ")
-
-
-def test_a_file_that_is_not_a_trace_is_wrong_usage(tmp_path: Path) -> None:
-    path = tmp_path / "half.json"
-    path.write_text('{"traceEvents": [')
-
-    ran = CliRunner().invoke(app, ["profile", str(path)])
-
-    assert ran.exit_code == 2
-    assert ran.stderr.startswith(f"northbridge: {path} is not complete JSON: ")
+    assert none.stdout.startswith("none: the trace has no device's row. Events of the host: 1 cpu_op. Fix: ")
+    assert wrong.stderr.startswith(f"northbridge: {half} is not complete JSON: ")

@@ -16,67 +16,46 @@ from northbridge.discovery.hooks import declare
 ADAPT = "Fix: upgrade {plugin}"
 REMOVE = "Fix: upgrade or uninstall {plugin}"
 HOOK = "has no hook 'northbridge_backend'; found"
-BROKEN: dict[str, tuple[type[northbridge.BackendError], str]] = {
-    "import_raises": (
-        northbridge.PluginImportError,
-        f"{{who}} could not be imported: RuntimeError: libacme.so.3 wants GLIBC_2.99. {REMOVE}",
-    ),
-    "import_needs_software": (
-        northbridge.SoftwareMissingError,
-        (
-            "{who} needs 'torch_import_needs_software', which is not installed. Fix: install it (a plugin should import"
-            " it in Bridge.load())"
-        ),
-    ),
-    "module_gone": (
-        northbridge.PluginImportError,
-        "{who} lacks module 'northbridge_module_gone'. Fix: reinstall {plugin}",
-    ),
-    "hook_missing": (northbridge.PluginHookError, f"{{who}}: {{module}} {HOOK} none. {ADAPT}"),
-    "hook_undecorated": (
-        northbridge.PluginHookError,
-        (
-            f"{{who}}: {{module}} {HOOK} a function northbridge_backend() without @northbridge.hookimpl above it."
-            f" {ADAPT}"
-        ),
-    ),
-    "hook_misspelt": (
-        northbridge.PluginHookError,
-        f"{{who}}: {{module}} {HOOK} 'northbridge_backends', which looks misspelt. {ADAPT}",
-    ),
-    "hook_takes_arguments": (
-        northbridge.PluginHookError,
-        (
-            "{who}: northbridge_backend() must accept no arguments: Argument(s) {{'config'}} are declared in the"
-            f" hookimpl but can not be found in the hookspec. {ADAPT}"
-        ),
-    ),
-    "hook_returns_dict": (
-        northbridge.PluginHookError,
-        f"{{who}}: northbridge_backend() must return a Backend, found {{{{'name': 'hook_returns_dict'}}}}. {ADAPT}",
-    ),
-    "hook_raises": (
-        northbridge.PluginHookError,
-        f"{{who}}: northbridge_backend() raised OSError: /etc/acme.conf is not readable. {REMOVE}",
-    ),
-    "newer_api": (northbridge.PluginAPIError, "{who} needs plugin API 2, not 1. Fix: upgrade Northbridge"),
-    "text_api": (northbridge.PluginAPIError, f"{{who}} has api='1', not a whole number. {ADAPT}"),
-    "older_api": (northbridge.PluginAPIError, f"{{who}} needs plugin API 0, not 1. {ADAPT}"),
-    "other_name": (
-        northbridge.PluginNameError,
-        (
-            "{plugin} 1.2.3 announces backend 'other_name' but declares 'another_name'. Fix: its vendor must use one"
-            " name"
-        ),
-    ),
+BROKEN: dict[type[northbridge.BackendError], dict[str, str]] = {
+    northbridge.PluginImportError: {
+        "import_raises": f"{{who}} could not be imported: RuntimeError: libacme.so.3 wants GLIBC_2.99. {REMOVE}",
+        "module_gone": "{who} lacks module 'northbridge_module_gone'. Fix: reinstall {plugin}",
+    },
+    northbridge.SoftwareMissingError: {
+        "import_needs_software": "{who} needs 'torch_import_needs_software', which is not installed. Fix: install it"
+        " (a plugin should import it in Bridge.load())",
+    },
+    northbridge.PluginHookError: {
+        "hook_missing": f"{{who}}: {{module}} {HOOK} none. {ADAPT}",
+        "hook_undecorated": f"{{who}}: {{module}} {HOOK} a function northbridge_backend() without @northbridge.hookimpl"
+        f" above it. {ADAPT}",
+        "hook_misspelt": f"{{who}}: {{module}} {HOOK} 'northbridge_backends', which looks misspelt. {ADAPT}",
+        "hook_takes_arguments": "{who}: northbridge_backend() must accept no arguments: Argument(s) {{'config'}} are"
+        f" declared in the hookimpl but can not be found in the hookspec. {ADAPT}",
+        "hook_returns_dict": "{who}: northbridge_backend() must return a Backend, found"
+        f" {{{{'name': 'hook_returns_dict'}}}}. {ADAPT}",
+        "hook_raises": f"{{who}}: northbridge_backend() raised OSError: /etc/acme.conf is not readable. {REMOVE}",
+    },
+    northbridge.PluginAPIError: {
+        "newer_api": "{who} needs plugin API 2, not 1. Fix: upgrade Northbridge",
+        "text_api": f"{{who}} has api='1', not a whole number. {ADAPT}",
+        "older_api": f"{{who}} needs plugin API 0, not 1. {ADAPT}",
+    },
+    northbridge.PluginNameError: {
+        "other_name": "{plugin} 1.2.3 announces backend 'other_name' but declares 'another_name'. Fix: its vendor must"
+        " use one name",
+    },
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_plugin_is_refused_with_its_origin_and_the_cure(name: str, install_here: Install) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name", "message"), [(kind, *row) for kind, rows in BROKEN.items() for row in rows.items()]
+)
+def test_a_broken_plugin_is_refused_with_its_origin_and_the_cure(
+    kind: type[northbridge.BackendError], name: str, message: str, install_here: Install
+) -> None:
     """Each time alike, and without a harm to the others."""
     install_here(name, "acme")
-    kind, message = BROKEN[name]
     plugin = f"northbridge-{name.replace('_', '-')}"
     who, module = f"backend {name!r} ({plugin} 1.2.3)", repr(f"northbridge_{name}")
 

@@ -86,12 +86,8 @@ def test_word_is_set_only_while_ranks_start(monkeypatch: pytest.MonkeyPatch) -> 
     assert os.environ[WORD] == "of the parent"
     forget(WORD)
     assert handed_down(WORD) is None
-
-
-def test_nothing_is_compiled_by_a_process_that_looks() -> None:
     with compiling_nothing():
         inside = may_compile()
-
     assert (inside, may_compile()) == (False, True)
 
 
@@ -111,8 +107,6 @@ def test_what_a_vendors_code_raised_is_one_short_line() -> None:
     assert describe_error(ValueError()) == "ValueError"
     assert describe_error(error) == f"DetectionError: {error}"
 
-
-def test_an_error_whose_text_cannot_be_read_is_told_by_its_name() -> None:
     class Broken(Exception):
         def __str__(self) -> str:
             raise KeyError("text")
