@@ -191,7 +191,10 @@ class TestWhateverIsBroken:
     def test_the_namespace_still_imports_and_the_fault_is_recorded(self, breaks: str, reason: str, site: Site) -> None:
         told = site.answer(
             f"{WATCHED}del registration.register; exec({breaks!r}, vars(registration))\n"
-            f"arm()\n{CONNECTOR}\ntell(run=connector.run)",
+            "import logging\nlines, keep, log = [], logging.Handler(), logging.getLogger('northbridge')\n"
+            "keep.emit = lambda each: lines.append(f'{each.levelname} {each.getMessage()}')\n"
+            "log.addHandler(keep); log.setLevel('INFO')\n"
+            f"arm()\n{CONNECTOR}\ntell(run=connector.run, lines=lines)",
             *("-W", "error"),
         )
 
@@ -199,6 +202,7 @@ class TestWhateverIsBroken:
         assert told["run"]
         assert (entry["subject"], entry["outcome"]) == ("lightning_fabric", "left alone")
         assert entry["reason"].startswith(reason)
+        assert told["lines"] == [f"INFO lightning_fabric: left alone: {entry['reason']}"]
 
     def test_raising_connector_is_not_served(self, site: Site) -> None:
         (site.folders[0] / "lightning_fabric" / "connector.py").write_text("raise OSError('half an installation')\n")

@@ -200,7 +200,7 @@ def partial() -> Report:
 def nothing() -> Report:
     """A backend of which nothing is granted."""
     no_hook: dict[str, Any] = {"evidence": "E  TypeError: None", "advice": "Return one."}
-    tests = [result("Plugin", "the hook returns a backend", Verdict.FAIL, **no_hook)]
+    tests = [result("Plugin", "the hook returns a backend", Verdict.FAIL, **no_hook), result("Plugin", "it is pickled")]
     claims = dict.fromkeys(Capabilities().claims(), ("unknown", "unknown"))
     withheld = {"C0": ["C0/Plugin/test_the_hook_returns_a_backend: FAIL"]}
     return report_of(tests, withheld=withheld, findings=claims, simulated=False)
