@@ -106,7 +106,7 @@ def test_what_crosses_is_found_anew_on_the_other_side(install: Install) -> None:
 INTERFACES = {northbridge.Device: 16, northbridge.Collective: 16, northbridge.Bridge: 16, northbridge.Acceleration: 12}
 
 
-def test_an_interface_has_few_methods_of_which_a_plugin_must_write_one() -> None:
+def test_an_interface_has_few_methods_and_asks_for_one() -> None:
     for kind, most in INTERFACES.items():
         methods = [name for name, value in vars(kind).items() if callable(value) and not name.startswith("_")]
         assert 0 < len(methods) <= most, kind

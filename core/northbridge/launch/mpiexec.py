@@ -101,7 +101,7 @@ def read_number(variable: str, text: str) -> int:
         return int(text)
     except ValueError:
         found = f"{variable}={shorten(text)!r} on {host()} is not a number"
-        raise ClusterError(f"{found}", variable=variable) from None
+        raise ClusterError(f"{found}. Fix: unset it", variable=variable) from None
 
 
 def host() -> str:

@@ -43,7 +43,7 @@ def test_variables_of_other_software(variable: str, is_read: bool) -> None:
     assert is_read_by_others(variable) is is_read
 
 
-def test_ranks_of_the_suite_have_one_thread_and_no_launchers_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_have_one_thread_and_no_launchers_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     of_launchers = ("RANK", "GROUP_RANK", "SLURM_NTASKS", "TORCHELASTIC_RUN_ID", "_NORTHBRIDGE_LAUNCHER")
     kept = ("PATH", "PYTHONPATH", "NORTHBRIDGE_SIMULATE")
     for name in (*of_launchers, *kept, "OMP_NUM_THREADS"):

@@ -145,7 +145,7 @@ def test_a_call_that_would_fail_is_told(said: str, found: str, reason: str) -> N
     assert difference(parse(said), parse(found)) == reason
 
 
-def test_what_takes_anything_or_tells_no_signature_cannot_be_compared() -> None:
+def test_what_takes_anything_or_tells_nothing_is_not_compared() -> None:
     for said, found in (("(a, b=1)", "(*args, **kwargs)"), ("(*, a)", "(**rest)"), ("(a, /)", "(*args)")):
         with pytest.raises(IncomparableError, match="it accepts anything: "):
             difference(parse(said), parse(found))

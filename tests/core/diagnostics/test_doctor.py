@@ -211,7 +211,7 @@ def test_a_machine_that_kills_who_asks_is_told(examine: Examine, deed: str, told
     assert told in advice(found)[0][1]
 
 
-def test_contract_is_checked_without_its_hardware_but_not_without_its_software(examine: Examine) -> None:
+def test_contract_is_checked_without_hardware_alone(examine: Examine) -> None:
     bare, found = examine(CONTRACTED_RELEASE="0"), examine(CONTRACTED_CARDS="0")
 
     contract = report(bare)["contract"]

@@ -64,7 +64,7 @@ def test_bound_lets_no_rank_be_lost(bits: str, most: float) -> None:
         assert distance(without_one["gradients"][name], exact["gradients"][name]) > 2 * bound
 
 
-def test_distance_is_relative_to_the_largest_and_a_bound_is_a_few_roundings() -> None:
+def test_distance_is_relative_and_a_bound_a_few_roundings() -> None:
     right = {"gradients": {"weight": [0.5, -1.0]}, "sizes": {"weight": 2.0}}
 
     assert bound_of(right, "weight", 3) == 4 * 4 * 2.0**-24 * 2

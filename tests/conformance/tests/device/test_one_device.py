@@ -148,7 +148,7 @@ def test_gradients_are_taken_of_floats_alone() -> None:
     assert (len(results), results[0].requires_grad, len(slopes)) == (1, False, 2)
 
 
-def test_a_name_means_torchs_function_or_the_tensors_method_or_attribute() -> None:
+def test_a_name_means_torchs_function_or_the_tensors_member() -> None:
     gelu = torch.nn.functional.gelu
     assert [Operation(name, ()).function for name in ("nn.functional.gelu", "view")] == [gelu, Tensor.view]
     assert Operation("T", ()).function(torch.tensor([[1, 2]])).tolist() == [[1], [2]]
@@ -205,7 +205,7 @@ def test_ten_bits_are_kept_of_float32_alone() -> None:
     assert keep_ten_bits(given.double()).equal(given.double())
 
 
-def test_each_operation_is_there_once_within_a_hundredth_of_the_cpu() -> None:
+def test_each_is_there_once_within_a_hundredth_of_the_cpu() -> None:
     """What only moves numbers is allowed no difference."""
     names = [operation.name for operation in OPERATIONS]
     exact = {operation.name for operation in OPERATIONS if operation.within == EXACT}
