@@ -55,6 +55,7 @@ tests/core/contract/ fast
 tests/core/diagnostics/ full
     fast test_diagnosis.py
     standard test_list.py
+    full test_list.py::test_a_suite test_list.py::test_somebody test_list.py::test_software test_list.py::test_who
     standard test_training.py::test_the_simulated_chip_trains_on_one_card_and_on_two
 tests/core/discovery/ standard
     fast test_hooks.py test_installed.py test_stand_ins.py
