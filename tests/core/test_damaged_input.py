@@ -67,7 +67,10 @@ NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "folder": (Path.mkdir, "it is a folder"),
     "pipe": (os.mkfifo, "it is a device or a pipe"),
     "device": (lambda path: path.symlink_to("/dev/zero"), "it is a device or a pipe"),
-    "huge": (lambda path: (path.touch(), os.truncate(path, MOST_BYTES + 1)), "it has more than 64 MiB"),
+    "huge": (
+        lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), MOST_BYTES + 1),
+        "it has more than 64 MiB",
+    ),
     "missing": (lambda path: None, "No such file or directory"),
 }
 

@@ -167,7 +167,8 @@ def test_work_that_no_replay_would_do_is_an_error(make: Any, arguments: Any, tol
 def test_parameter_of_no_module_is_an_error(model: nn.Module) -> None:
     """Also if an argument gets a gradient, so that torch would raise nothing."""
     inner = GraphedCallable(model)  # nor may a graph be within another
-    for function, batch in ((model, rows()), (model, rows().requires_grad_()), (inner, rows())):
+    cases: list[tuple[Any, Tensor]] = [(model, rows()), (model, rows().requires_grad_()), (inner, rows())]
+    for function, batch in cases:
         with pytest.raises(UnsupportedError, match=r"shape \(.*\) would get no gradient: .* graph the module"):
             GraphedCallable(lambda given, function=function: function(given))(batch)
 
@@ -176,8 +177,9 @@ def test_wrong_arguments_and_chips_that_deny_graphs_are_errors() -> None:
     plain = make_backend("plain", capabilities=northbridge.Capabilities(graphs=northbridge.no("it has none")))
     with pytest.raises(UnsupportedError, match=r"'plain' cannot capture graphs: it has none. Fix: run without graphs"):
         GraphedCallable(abs, backend=plain)
-    for wrong in ({"max_graphs": 0}, {"beyond": "stop"}):
+    wrong: list[dict[str, Any]] = [{"max_graphs": 0}, {"beyond": "stop"}]
+    for arguments in wrong:
         with pytest.raises(northbridge.ArgumentsError):
-            GraphedCallable(abs, **wrong)  # type: ignore[arg-type]
+            GraphedCallable(abs, **arguments)
     with pytest.raises(northbridge.ArgumentsError, match=r"a Tensor cannot be called. Fix: pass a function"):
         GraphedCallable(rows())  # type: ignore[arg-type]

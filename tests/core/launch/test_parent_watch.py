@@ -148,7 +148,7 @@ def test_living_process_word_is_not_removed(tmp_path: Path) -> None:
 
 HOSTILE: dict[str, Callable[[Path], object]] = {
     "no text": lambda place: place.write_bytes(b"\xff"),
-    "huge": lambda place: (place.touch(), os.truncate(place, 8 * 2**30)),
+    "huge": lambda place: os.truncate(os.open(place, os.O_CREAT | os.O_WRONLY), 8 * 2**30),
     "link": lambda place: place.symlink_to(place.with_name("victim")),
     "hard link": lambda place: place.hardlink_to(place.with_name("victim")),
     "pipe": os.mkfifo,
