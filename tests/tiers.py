@@ -67,7 +67,7 @@ tests/core/host_collective/ standard
 tests/core/launch/ fast
     full test_parent_watch.py test_process_group.py::test_a_ test_process_group.py::test_timer
 tests/core/lightning/ standard
-    fast accelerators/test_device_indices.py plugins/test_containers.py plugins/test_load_and_save.py
+    fast accelerators/test_accelerator.py::test_devices_ plugins/test_containers.py plugins/test_load_and_save.py
     full test_clusters.py::test_a_slurm_job test_clusters.py::test_ranks_of_mpi_meet test_elastic.py test_faults.py
     full test_sharded_checkpoints.py corrections/test_fabric_run.py
     full launchers/test_subprocess_script.py connector/test_registry.py

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import importlib
 import json
-import logging
 import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch import Trainer
 from tests.core.conftest import Install
 from tests.core.lightning.conftest import Build, Claims, of_fabrics, refusal
 
@@ -16,9 +16,16 @@ import northbridge
 from northbridge.capabilities import no
 from northbridge.discovery.declared import get, load
 from northbridge.discovery.installed import describe
-from northbridge.errors import HardwareMissingError, SoftwareMissingError, UnsupportedError, WrongDeviceError
+from northbridge.errors import (
+    DevicesError,
+    HardwareMissingError,
+    SoftwareMissingError,
+    UnsupportedError,
+    WrongDeviceError,
+)
 from northbridge.lightning.accelerators import accelerator as room
 from northbridge.lightning.accelerators.accelerator import assert_autograd_serves
+from northbridge.lightning.accelerators.device_indices import parse_devices
 from northbridge.lightning.namespaces import Namespace
 
 
@@ -31,14 +38,10 @@ def test_an_instance_is_of_the_class_of_its_backend(namespace: Namespace, accele
     made = accelerator_class("cpu_sim")
 
     assert type(made) is accelerator_class.of("cpu_sim")
+    assert (made.name(), accelerator_class.of("acme").name()) == ("cpu_sim", "acme")
     assert isinstance(made, accelerator_class)
     assert isinstance(made, namespace.module("accelerators").Accelerator)
     assert namespace.accelerator_registry["cpu_sim"]["accelerator"] is type(made)
-
-
-def test_the_name_is_the_backends_own(accelerator_class: Any) -> None:
-    assert accelerator_class("cpu_sim").name() == "cpu_sim"
-    assert accelerator_class.of("acme").name() == "acme"
 
 
 def test_it_is_pickled_as_its_namespace_and_its_name(namespace: Namespace, accelerator_class: Any) -> None:
@@ -51,31 +54,26 @@ def test_it_is_pickled_as_its_namespace_and_its_name(namespace: Namespace, accel
     assert len(wire) < 120
 
 
-def test_asking_whether_a_backend_is_available_never_raises(accelerator_class: Any) -> None:
-    # Lightning asks every registered accelerator on its way to an error about another one.
-    assert accelerator_class.of("cpu_sim").is_available() is True
-    assert accelerator_class.of("nobody_brings_this").is_available() is False
+def test_asking_whether_a_backend_is_available_never_raises(
+    accelerator_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning asks every registered accelerator on its way to an error about another one."""
 
-
-def test_a_detect_that_raises_means_unavailable(accelerator_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(bridge: object) -> int:
         raise OSError("the driver is gone")
 
+    assert accelerator_class.of("cpu_sim").is_available() is True
+    assert accelerator_class.of("nobody_brings_this").is_available() is False
     monkeypatch.setattr(type(load("cpu_sim").bridge), "detect", broken)
-
     assert accelerator_class.of("cpu_sim").is_available() is False
 
 
 def test_statistics_that_are_denied_are_refused(accelerator_class: Any, claims: Claims) -> None:
     claims(memory_stats=no("it counts no memory"))
 
-    with pytest.raises(UnsupportedError) as refusal:
-        accelerator_class("cpu_sim").get_device_stats(0)
+    said = refusal(UnsupportedError, accelerator_class("cpu_sim").get_device_stats, 0, capability="memory_stats")
 
-    assert refusal.value.capability == "memory_stats"
-    assert str(refusal.value) == (
-        "'cpu_sim' has no statistics of memory: it counts no memory. Fix: leave DeviceStatsMonitor out"
-    )
+    assert said == "'cpu_sim' has no statistics of memory: it counts no memory. Fix: leave DeviceStatsMonitor out"
 
 
 def test_hardware_that_is_absent_is_our_error_before_lightnings(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,13 +82,6 @@ def test_hardware_that_is_absent_is_our_error_before_lightnings(build: Build, mo
     said = refusal(HardwareMissingError, build, accelerator="cpu_sim")
 
     assert said == "accelerator='cpu_sim': no hardware. Fix: see `northbridge list`"
-
-
-def test_devices_that_are_absent_are_refused(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NORTHBRIDGE_CPU_SIM_DEVICES", "2")
-
-    with pytest.raises(ValueError, match=r"devices=3 asks for 3 devices of 'cpu_sim', but this machine has 2 \(0 to 1"):
-        build(accelerator="cpu_sim", devices=3)
 
 
 def test_handed_on_backend_is_not_looked_up(accelerator_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,33 +108,15 @@ def test_auto_takes_every_device_in_a_notebook_one(accelerator_class: Any, monke
     assert (everywhere, interactive) == (3, 1)
 
 
-def test_parallel_devices_have_an_index(accelerator_class: Any) -> None:
-    devices = accelerator_class.of("cpu_sim").get_parallel_devices([0, 2])
-
-    assert [str(device) for device in devices] == ["cpu_sim:0", "cpu_sim:2"]
-
-
 def test_its_statistics_are_a_fresh_dictionary_of_numbers(accelerator_class: Any) -> None:
-    # DeviceStatsMonitor adds the host's numbers to what it gets.
+    """DeviceStatsMonitor adds the host's numbers to what it gets."""
     accelerator = accelerator_class("cpu_sim")
-    device = accelerator.get_parallel_devices([0])[0]
-    first = accelerator.get_device_stats(device)
+    first = accelerator.get_device_stats(torch.device("cpu_sim", 0))
     first["cpu_percent"] = 99.0
 
-    assert "cpu_percent" not in accelerator.get_device_stats(device)
+    assert "cpu_percent" not in accelerator.get_device_stats("cpu_sim:0")
     assert accelerator.get_device_stats("cpu_sim:0") == accelerator.get_device_stats(0)
     assert all(isinstance(value, (int, float)) for value in first.values())
-
-
-def test_a_device_of_another_kind_is_refused(accelerator_class: Any) -> None:
-    accelerator = accelerator_class("cpu_sim")
-
-    said = refusal(WrongDeviceError, accelerator.setup_device, torch.device("cpu"))
-
-    assert said == (
-        "accelerator='cpu_sim', but the strategy's root device is 'cpu'. Fix: leave strategy="
-        " out, or give it a 'cpu_sim' device"
-    )
 
 
 def test_taking_a_second_device_is_refused(namespace: Namespace, accelerator_class: Any) -> None:
@@ -171,13 +144,9 @@ def test_the_seed_reaches_a_chip_that_is_loaded_later(accelerator_class: Any, mo
 
 
 BUILT: tuple[dict[str, Any], ...] = (
-    {"devices": 1},
     {"devices": 1, "precision": "16-mixed"},
-    {"devices": 1, "strategy": "ddp"},
-    {"devices": "auto"},
     {"devices": 2, "strategy": "ddp"},
     {"devices": 2, "strategy": "ddp_spawn"},
-    {"devices": 2, "strategy": "ddp_fork"},
 )
 
 
@@ -193,11 +162,6 @@ def test_a_built_host_takes_no_device(build: Build, arguments: dict[str, Any], m
     assert host.strategy.accelerator._acquired is None
 
 
-def make_on(fabric: Any) -> None:
-    with fabric.init_module():
-        torch.nn.Linear(1, 1)
-
-
 USES: dict[str, Callable[[Any], Any]] = {
     "device": lambda fabric: fabric.device,
     "launch": lambda fabric: fabric.launch(),
@@ -207,7 +171,7 @@ USES: dict[str, Callable[[Any], Any]] = {
         torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(2)))
     ),
     "to_device": lambda fabric: fabric.to_device(torch.ones(1)),
-    "init_module": make_on,
+    "init_module": lambda fabric: fabric.init_module().__enter__(),
 }
 
 
@@ -231,22 +195,6 @@ def test_a_wrong_seed_is_not_used(accelerator_class: Any, monkeypatch: pytest.Mo
     accelerator_class("cpu_sim").seed()
 
 
-def test_a_simulated_chip_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:
-    room.announced.clear()
-    backend = load("cpu_sim")
-
-    with caplog.at_level(logging.WARNING, "northbridge"):
-        room.announce_simulation(backend)
-        room.announce_simulation(backend)
-
-    assert [each.getMessage() for each in caplog.records] == [
-        (
-            "cpu_sim is a simulated chip: it uses the host's memory and CPU. Numbers are the CPU's; its speed says"
-            " nothing about a real chip."
-        )
-    ]
-
-
 def test_a_missing_package_is_told_from_a_missing_chip(monkeypatch: pytest.MonkeyPatch) -> None:
     bridge = get("cpu_sim").bridge
     monkeypatch.setattr(type(bridge), "detect", lambda self: 0)
@@ -268,25 +216,10 @@ def test_the_simulation_of_a_missing_chip_is_offered(install_here: Install, monk
     monkeypatch.setattr(bridge, "package", "torch_stood_in", raising=False)
     monkeypatch.setattr(bridge, "detect", lambda self: 0)
 
-    with pytest.raises(SoftwareMissingError) as caught:
-        room.load_with_hardware("stood_in")
-
-    assert str(caught.value) == (
+    assert refusal(SoftwareMissingError, room.load_with_hardware, "stood_in") == (
         f"{describe('stood_in')}: its software 'torch_stood_in' is not installed. Fix: install the vendor's package,"
         " or set NORTHBRIDGE_SIMULATE=stood_in"
     )
-    assert caught.value.backend == "stood_in"
-
-
-def test_missing_software_is_told_in_the_bridges_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """tests/core/diagnostics/test_doctor.py has the same sentence of `list` and the doctor."""
-    bridge = type(get("cpu_sim").bridge)
-    monkeypatch.setattr(bridge, "detect", lambda self: 0)
-    monkeypatch.setattr(bridge, "missing", lambda self: "this torch was built without it. Fix: another", raising=False)
-
-    said = refusal(SoftwareMissingError, room.load_with_hardware, "cpu_sim")
-
-    assert said == f"{describe('cpu_sim')}: this torch was built without it. Fix: another"
 
 
 def test_missing_software_is_told_from_no_device(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,16 +231,6 @@ def test_missing_software_is_told_from_no_device(install_here: Install, monkeypa
 
     with pytest.raises(SoftwareMissingError, match="its software 'torch_load_needs_software' is not installed"):
         room.load_with_hardware("load_needs_software")
-
-
-def test_software_the_child_misses_is_named_by_load(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_here("load_needs_software")
-    monkeypatch.setattr(type(get("load_needs_software").bridge), "package", None)  # as in a plugin of fifteen lines
-
-    with pytest.raises(SoftwareMissingError) as caught:
-        room.load_with_hardware("load_needs_software")
-
-    assert "its software 'torch_load_needs_software' is not installed" in str(caught.value)
 
 
 ASKED = """
@@ -375,21 +298,12 @@ def test_an_early_question_for_the_accelerator_is_named(monkeypatch: pytest.Monk
     )
 
 
-def test_a_chip_that_autograd_knows_passes() -> None:
-    assert_autograd_serves(northbridge.load("cpu_sim"), 1)
-
-
-def test_probe_does_not_count_as_a_users_backward(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scripts count and replace Tensor.backward; where they switch gradients off, the chip is asked all the same."""
-
-    def fail(*_: object) -> None:
-        raise AssertionError("Tensor.backward was called")
-
-    chip = northbridge.load("cpu_sim")
-    monkeypatch.setattr(torch.Tensor, "backward", fail)
+def test_probe_asks_where_scripts_switch_gradients_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where they replace Tensor.backward, to count its calls."""
+    monkeypatch.setattr(torch.Tensor, "backward", lambda _: pytest.fail("Tensor.backward was called"))
 
     with torch.no_grad():
-        assert_autograd_serves(chip, 1)
+        assert_autograd_serves(northbridge.load("cpu_sim"), 1)
 
 
 def test_nothing_is_asked_under_inference_mode(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,3 +324,77 @@ def test_an_error_of_the_chips_own_is_told_as_it_is(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(RuntimeError, match=r"^the chip is on fire$"):
         assert_autograd_serves(chip, 0)
+
+
+# --- devices=
+
+
+@pytest.mark.parametrize(
+    ("devices", "indices"),
+    [
+        (2, [0, 1]),
+        (" 2 ", [0, 1]),
+        (-1, [0, 1, 2]),
+        ("-1", [0, 1, 2]),
+        ("auto", [0, 1, 2]),
+        ([2, 0], [2, 0]),
+        ((0, 1), [0, 1]),
+        ("1,", [1]),
+        (" 0 , 2 ", [0, 2]),
+    ],
+)
+def test_devices_are_read_as_by_lightning(devices: object, indices: list[int]) -> None:
+    assert parse_devices(devices, count=3, name="acme") == indices
+
+
+@pytest.mark.parametrize(
+    ("devices", "count", "message"),
+    [
+        (4, 3, "devices=4 asks for 4 devices of 'acme', but this machine has 3 (0 to 2). Fix: ask for fewer"),
+        ("2", 1, "devices='2' asks for 2 devices of 'acme', but this machine has 1 (index 0). Fix: ask for fewer"),
+        ([0, 1, 0, 1, 2], 3, "devices=[0, 1, 0, 1, 2] repeats device 0, 1 of 'acme'"),
+        ([0, 3], 3, "devices=[0, 3] names device 3 of 'acme', but this machine has 3 (0 to 2)"),
+        ([-1], 3, "devices=[-1] names device -1 of 'acme', but this machine has 3 (0 to 2)"),
+    ],
+)
+def test_devices_that_are_not_there_are_refused(devices: object, count: int, message: str) -> None:
+    assert refusal(DevicesError, parse_devices, devices, count=count, name="acme") == message
+
+
+def test_devices_are_told_in_a_short_message() -> None:
+    said = refusal(DevicesError, parse_devices, [*range(100_000), *range(50_000)], count=8, name="acme")
+
+    assert said.startswith("devices=[0, 1, 2, ")
+    assert len(said) < 500
+
+
+@pytest.mark.parametrize("devices", [10**5000, [10**5000], [10**5000] * 2], ids=["number", "index", "twice"])
+def test_devices_that_python_does_not_write(devices: int | list[int]) -> None:
+    with pytest.raises(DevicesError, match=r"^devices=… (asks for|names device|repeats device) …"):
+        parse_devices(devices, count=8, name="acme")
+
+
+@pytest.mark.parametrize("devices", [10**9, "1000000000", "1" * 5000])
+def test_devices_beyond_any_number_of_processes(devices: int | str) -> None:
+    """Lightning's CPU accelerator would make a device for each of them."""
+    said = refusal(DevicesError, Trainer, accelerator="cpu", devices=devices)
+
+    assert said.endswith(": each CPU device is a process, and a machine has at most 4194304. Fix: ask for fewer")
+    assert said.startswith("devices=")
+    assert len(said) < 400
+
+
+@pytest.mark.parametrize(
+    ("kind", "devices"),
+    [
+        *((ValueError, each) for each in (0, "-3", [], "", ",", "two")),
+        *((TypeError, each) for each in (True, None, 1.0, {0, 1}, [0, "1"], [True])),
+    ],
+)
+def test_devices_that_are_nonsense_are_refused(kind: type[Exception], devices: object) -> None:
+    said = refusal(kind, parse_devices, devices, count=3, name="acme")
+
+    assert said == (
+        f"devices={devices!r} is not a choice of devices of 'acme'. Fix: a number of devices (2), their indices"
+        " ([0, 1] or '0,1'), or 'auto' or -1 for all"
+    )
