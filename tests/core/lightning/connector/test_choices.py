@@ -90,6 +90,7 @@ def test_machine_without_an_accelerator_uses_the_cpu(build: Build) -> None:
 def test_the_simulated_chip_that_is_named_comes_first(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "cpu_sim")
 
+    assert choose_auto(lambda: "cuda") == "cpu_sim"
     strategy = build(devices=1).strategy
 
     assert strategy.accelerator.name() == "cpu_sim"
@@ -97,24 +98,19 @@ def test_the_simulated_chip_that_is_named_comes_first(build: Build, monkeypatch:
     assert Entry("auto", "chose cpu_sim", "NORTHBRIDGE_SIMULATE names it") in record()
 
 
-def test_the_named_chip_comes_before_lightnings_choice(brought_up: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "cpu_sim")
+@pytest.mark.parametrize(
+    ("value", "kind", "said"),
+    [
+        ("gpu_sim", BackendNotFoundError, "no backend 'gpu_sim' is installed"),
+        ("1", SettingsError, "NORTHBRIDGE_SIMULATE='1' is not the name"),
+    ],
+)
+def test_a_simulated_chip_that_nobody_brings_is_no_run_on_the_cpu(
+    build: Build, monkeypatch: pytest.MonkeyPatch, value: str, kind: type[Exception], said: str
+) -> None:
+    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", value)
 
-    assert choose_auto(lambda: "cuda") == "cpu_sim"
-    assert brought_up == ["cpu_sim"]
-
-
-def test_a_simulated_chip_that_nobody_brings_is_an_error(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "gpu_sim")
-
-    with pytest.raises(BackendNotFoundError, match="no backend 'gpu_sim' is installed"):
-        build()
-
-
-def test_a_wrong_setting_is_not_a_run_on_the_cpu(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "1")
-
-    with pytest.raises(SettingsError, match="NORTHBRIDGE_SIMULATE='1' is not the name"):
+    with pytest.raises(kind, match=said):
         build()
 
 
@@ -125,48 +121,45 @@ def test_an_accelerator_named_by_the_user_does_not_involve_auto(build: Build, mo
     assert said_by_auto() == ()
 
 
-def test_what_lightning_finds_by_itself_wins(add: Add, brought_up: list[str]) -> None:
-    add("acme", cards=8)
+@pytest.mark.parametrize("name", ["acme", "cuda"])
+def test_what_lightning_finds_by_itself_wins(add: Add, brought_up: list[str], name: str) -> None:
+    """Though a plugin calls itself cuda."""
+    add(name, cards=8)
 
     assert choose_auto(lambda: "cuda") == "cuda"
     assert brought_up == []
     assert said_by_auto() == (Entry("auto", "chose cuda", "Lightning found its hardware"),)
 
 
-def test_a_plugin_that_calls_itself_cuda_takes_it_from_nobody(add: Add, brought_up: list[str]) -> None:
-    add("cuda", cards=8)
-
-    assert choose_auto(lambda: "cuda") == "cuda"
-    assert brought_up == []
-
-
-def test_lightnings_find_with_our_name_becomes_ours(add: Add, brought_up: list[str]) -> None:
+def test_lightnings_find_with_our_name_becomes_ours(
+    add: Add, brought_up: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     add("acme", cards=8)
 
     assert choose_auto(lambda: "acme") == "acme"
     assert brought_up == ["acme"]
     assert said_by_auto() == (Entry("auto", "chose acme", "Lightning found its hardware"),)
 
-
-def test_disabled_name_goes_to_lightning(add: Add, brought_up: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    add("acme", cards=8)
     monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
-
     assert choose_auto(lambda: "acme") == "acme"
-    assert brought_up == []
+    assert brought_up == ["acme"]  # and not again
 
 
 def test_the_one_backend_whose_hardware_is_present_is_chosen(add: Add, brought_up: list[str]) -> None:
     add("acme", cards=8)
     add("apex", cards=0)
+    add("argo", cards=-1)
+    add("axon", cards=8, auto=False)
 
     assert choose_auto(lambda: "cpu") == "acme"
     assert brought_up == ["acme"]
-    assert said_by_auto() == (
-        Entry("auto", "passed over apex", "no hardware is present"),
-        Entry("auto", "passed over cpu_sim", "it is simulated; NORTHBRIDGE_SIMULATE=cpu_sim would choose it"),
-        Entry("auto", "chose acme", "its hardware is present, and no other accelerator's"),
-    )
+    apex, broken, shy, simulated, chosen = said_by_auto()
+    assert apex == Entry("auto", "passed over apex", "no hardware is present")
+    assert broken.outcome == "passed over argo"
+    assert "detect() raised OSError: the driver is gone" in broken.reason
+    assert shy == Entry("auto", "passed over axon", "it asks not to be chosen by auto")
+    assert simulated.reason == "it is simulated; NORTHBRIDGE_SIMULATE=cpu_sim would choose it"
+    assert chosen == Entry("auto", "chose acme", "its hardware is present, and no other accelerator's")
 
 
 def test_two_present_backends_are_an_error(add: Add, brought_up: list[str]) -> None:
@@ -177,13 +170,6 @@ def test_two_present_backends_are_an_error(add: Add, brought_up: list[str]) -> N
 
     assert said == "accelerator='auto' found acme and apex. Fix: accelerator='acme'"
     assert brought_up == []
-
-
-def test_a_backend_may_keep_out_of_auto(add: Add) -> None:
-    add("acme", cards=8, auto=False)
-
-    assert choose_auto(lambda: "cpu") == "cpu"
-    assert Entry("auto", "passed over acme", "it asks not to be chosen by auto") in record()
 
 
 def test_a_backend_that_is_switched_off_is_passed_over(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,15 +187,6 @@ def test_disabling_a_name_that_no_backend_has_is_refused(add: Add, monkeypatch: 
 
     with pytest.raises(SettingsError, match=r"^NORTHBRIDGE_DISABLE='ACME': .* Did you mean 'acme'\?$"):
         choose_auto(lambda: "cpu")
-
-
-def test_backend_with_a_failing_driver_is_passed_over(add: Add) -> None:
-    add("acme", cards=-1)
-    add("apex", cards=2)
-
-    assert choose_auto(lambda: "cpu") == "apex"
-    reasons = {entry.outcome: entry.reason for entry in record()}
-    assert "detect() raised OSError: the driver is gone" in reasons["passed over acme"]
 
 
 USER = """
