@@ -8,17 +8,17 @@ import resource
 import signal
 import stat
 import weakref
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from tests.core.lightning.conftest import Build, of_fabrics, of_trainers
-from tests.scripts import run_forked, run_python
+from tests.scripts import run_forked
 
 from northbridge.discovery import current
 from northbridge.errors import CheckpointError
@@ -28,27 +28,12 @@ from northbridge.lightning.plugins.checkpoint_io import to_cpu
 pytestmark = pytest.mark.usefixtures("chip")
 
 
-class Pair(NamedTuple):
-    first: torch.Tensor
-    second: torch.Tensor
-
-
 @pytest.fixture
 def checkpoint_io(namespace: Namespace) -> Any:
     return importlib.import_module(namespace.home).CheckpointIO()
 
 
 # --- What leaves the chip
-
-
-def test_tensors_leave_the_chip_with_values_and_layout() -> None:
-    on_chip = torch.arange(12.0, device="cpu_sim").reshape(3, 4).t()[1:]
-
-    moved = to_cpu({"weight": on_chip})["weight"]
-
-    assert moved.device.type == "cpu"
-    assert moved.stride() == on_chip.stride()
-    assert torch.equal(moved, torch.arange(12.0).reshape(3, 4).t()[1:])
 
 
 def test_tensors_that_share_memory_still_do() -> None:
@@ -105,13 +90,8 @@ def test_numbers_are_copied_as_numbers_and_never_as_bytes(dtype: torch.dtype, mo
 def test_views_without_memory_are_copied_one_by_one(asked: str, answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A storage that is too small or has no address says nothing of where a view's numbers are."""
     whole = torch.arange(12.0, device="cpu_sim").reshape(3, 4)
-    views: dict[str, Any] = {
-        "rows": list(whole),
-        "turned": whole.t(),
-        "chunks": whole.chunk(2, 1),
-        "again": whole.t()[1:],
-    }
-    expected: dict[str, Any] = {"rows": list(whole.cpu()), "turned": whole.cpu().t(), "again": whole.cpu().t()[1:]}
+    views = [*whole, whole.t(), *whole.chunk(2, 1), whole.t()[1:]]
+    expected = [each.cpu() for each in views]
 
     def answer_so(_: object) -> Any:
         if isinstance(answer, Exception):
@@ -123,11 +103,8 @@ def test_views_without_memory_are_copied_one_by_one(asked: str, answer: Any, mon
     moved = to_cpu(views)
     monkeypatch.undo()
 
-    for mine, right in zip(moved["rows"], expected["rows"], strict=True):
+    for mine, right in zip(moved, expected, strict=True):
         assert torch.equal(mine, right)
-    assert torch.equal(moved["turned"], expected["turned"])
-    assert torch.equal(torch.cat(moved["chunks"], 1), whole.cpu())
-    assert torch.equal(moved["again"], expected["again"])
 
 
 def test_a_conjugate_beside_its_tensor_keeps_its_numbers() -> None:
@@ -140,11 +117,11 @@ def test_a_conjugate_beside_its_tensor_keeps_its_numbers() -> None:
         assert torch.equal(mine, right)
 
 
-def test_what_has_no_numbers_stays_what_it_is() -> None:
+def test_what_is_elsewhere_or_has_no_numbers_stays_what_it_is() -> None:
     uninitialized: Any = torch.nn.UninitializedParameter
-    empty = [torch.ones(2, device="meta"), uninitialized(device="cpu_sim")]
+    kept = [torch.ones(1), torch.ones(2, device="meta"), uninitialized(device="cpu_sim")]
 
-    assert all(mine is theirs for mine, theirs in zip(to_cpu(empty), empty, strict=True))
+    assert all(mine is theirs for mine, theirs in zip(to_cpu(kept), kept, strict=True))
 
 
 def test_a_tensor_keeps_its_attributes_and_its_identity() -> None:
@@ -165,14 +142,6 @@ def test_a_device_becomes_the_cpu() -> None:
     assert to_cpu(state) == {"hyper_parameters": {"used": torch.device("cpu"), "others": (torch.device("cuda", 0),)}}
 
 
-def test_tied_weights_are_written_once(tmp_path: Path, checkpoint_io: Any) -> None:
-    weight = torch.zeros(100_000, device="cpu_sim")
-
-    checkpoint_io.save_checkpoint({"first": weight, "second": weight.view(1000, 100)}, tmp_path / "tied.ckpt")
-
-    assert 400_000 < (tmp_path / "tied.ckpt").stat().st_size < 410_000
-
-
 def test_parameter_keeps_requires_grad() -> None:
     frozen = torch.nn.Parameter(torch.ones(2, device="cpu_sim"), requires_grad=False)
     trained = torch.nn.Parameter(torch.ones(2, device="cpu_sim"))
@@ -183,54 +152,7 @@ def test_parameter_keeps_requires_grad() -> None:
     assert [each.requires_grad for each in state] == [False, True, False]
 
 
-def test_nested_containers_keep_their_types() -> None:
-    tensor = torch.ones(1, device="cpu_sim")
-    state = {"optimizer": [OrderedDict(step=tensor, betas=(0.9, 0.99))], "pair": Pair(tensor, tensor), "epoch": 3}
-
-    moved = to_cpu(state)
-
-    assert type(moved["optimizer"][0]) is OrderedDict
-    assert moved["optimizer"][0]["betas"] == (0.9, 0.99)
-    assert type(moved["pair"]) is Pair
-    assert moved["epoch"] == 3
-    assert {each.device.type for each in (moved["optimizer"][0]["step"], *moved["pair"])} == {"cpu"}
-
-
-def test_what_the_trainer_holds_is_not_changed() -> None:
-    state = {"weight": torch.ones(1, device="cpu_sim")}
-
-    to_cpu(state)
-
-    assert state["weight"].device.type == "cpu_sim"
-
-
-def test_a_tensor_that_is_on_the_cpu_already_is_itself() -> None:
-    tensor = torch.ones(1)
-
-    assert to_cpu([tensor])[0] is tensor
-
-
-def test_the_users_own_gets_cpu_tensors_too(namespace: Namespace, build: Build, tmp_path: Path) -> None:
-    stock = namespace.fabric_module("plugins.io.torch_io").TorchCheckpointIO()
-    strategy = build(accelerator="cpu_sim", devices=1, plugins=[stock]).strategy
-    state = {"weight": torch.ones(2, device="cpu_sim")}
-
-    if namespace.is_trainer:
-        strategy.save_checkpoint(state, tmp_path / "last.ckpt")
-    else:
-        strategy.save_checkpoint(tmp_path / "last.ckpt", state)
-
-    assert strategy.checkpoint_io is stock
-    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["weight"].device.type == "cpu"
-
-
 # --- Whole or not at all
-
-
-def run(folder: Path, program: str, *arguments: str) -> int:
-    """Return the exit code of a program, in a fork of a process that has Lightning."""
-    (folder / "program.py").write_text(program)
-    return run_forked(folder / "program.py", *arguments, folder=folder).status
 
 
 # The system kills who writes on beyond a size, in the middle of that write.
@@ -247,21 +169,18 @@ CheckpointIO().save_checkpoint({"epoch": 2, **state}, sys.argv[1])
 """
 
 
-@pytest.mark.parametrize("written", [0, 1_000, 30_000, 70_000, 80_000, 81_000])
+@pytest.mark.parametrize("written", [0, 1_000, 70_000, 81_000, 100_000])
 def test_killed_at_any_write_leaves_the_old_file(tmp_path: Path, written: int) -> None:
     target = tmp_path / "last.ckpt"
     torch.save({"epoch": 1}, target)
+    (tmp_path / "program.py").write_text(KILLED_AT)
 
-    assert run(tmp_path, KILLED_AT, str(target), str(written)) == -signal.SIGXFSZ
-    assert torch.load(target, weights_only=True) == {"epoch": 1}
+    status = run_forked(tmp_path / "program.py", str(target), str(written), folder=tmp_path).status
+
+    is_whole = written == 100_000  # nobody kills it
+    assert status == (0 if is_whole else -signal.SIGXFSZ)
+    assert torch.load(target, weights_only=True)["epoch"] == 1 + is_whole
     assert list(tmp_path.glob("*.ckpt")) == [target]
-
-
-def test_the_same_program_that_nobody_kills_writes_the_new_file(tmp_path: Path) -> None:
-    target = tmp_path / "last.ckpt"
-
-    assert run(tmp_path, KILLED_AT, str(target), "100000") == 0
-    assert torch.load(target, weights_only=True)["epoch"] == 2
 
 
 @contextmanager
@@ -310,7 +229,7 @@ def test_a_folder_that_cannot_be_made_is_the_same_error(tmp_path: Path, checkpoi
         checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "file" / "last.ckpt")
 
 
-@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+@pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_a_checkpoint_has_the_permissions_of_any_new_file(tmp_path: Path, checkpoint_io: Any, mask: int) -> None:
     before = os.umask(mask)
     try:
@@ -424,50 +343,33 @@ def test_a_trainer_that_has_trained_can_be_pickled(namespace: Namespace, build: 
     assert type(clone.strategy) is type(trainer.strategy)
 
 
-def test_a_users_torch_save_is_called(tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[object] = []
-    save = torch.save
-
-    def counting(*args: Any, **kwargs: Any) -> None:
-        calls.append(args)
-        save(*args, **kwargs)
-
-    monkeypatch.setattr(torch, "save", counting)
+def test_what_users_put_in_the_place_of_saving_is_called(
+    namespace: Namespace, tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of torch.save, and of Lightning's method."""
+    save = Mock(wraps=torch.save)
+    monkeypatch.setattr(torch, "save", save)
     checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
+    assert save.call_count == 1
 
-    assert len(calls) == 1
+    stock, calls = namespace.fabric_module("plugins.io.torch_io").TorchCheckpointIO, []
+    monkeypatch.setattr(stock, "save_checkpoint", lambda self, state, path, storage_options: calls.append(path))
+    checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
+    assert calls == [tmp_path / "last.ckpt"]
 
 
 @pytest.mark.parametrize("by", ["user", "vendor"])
 def test_load_that_was_replaced(by: str, tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading calls what the user has put in the place of torch.load, and never what a vendor's import has."""
-    calls: list[object] = []
-    load = torch.load
-
-    def counting(*args: Any, **kwargs: Any) -> Any:
-        calls.append(args)
-        return load(*args, **kwargs)
-
     checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
-    monkeypatch.setattr(torch, "load", counting)
+    load = Mock(wraps=torch.load)
+    monkeypatch.setattr(torch, "load", load)
     if by == "vendor":
-        monkeypatch.setattr(current, "_put_into_torch", [counting])
+        monkeypatch.setattr(current, "_put_into_torch", [load])
 
     assert checkpoint_io.load_checkpoint(tmp_path / "last.ckpt") == {"epoch": 1}
-    assert len(calls) == (by == "user")
-    assert torch.load is counting
-
-
-def test_users_replacement_of_saving_is_called(
-    namespace: Namespace, tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[object] = []
-    stock = namespace.fabric_module("plugins.io.torch_io").TorchCheckpointIO
-    monkeypatch.setattr(stock, "save_checkpoint", lambda self, state, path, storage_options: calls.append(path))
-
-    checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
-
-    assert calls == [tmp_path / "last.ckpt"]
+    assert load.call_count == (by == "user")
+    assert torch.load is load
 
 
 def test_a_file_that_holds_no_dict_is_not_a_checkpoint(namespace: Namespace, build: Build, tmp_path: Path) -> None:
@@ -509,76 +411,3 @@ def test_a_fabric_gives_a_users_io_its_arguments_by_name(namespace: Namespace, b
     fabric.save(tmp_path / "last.ckpt", {"net": fabric.setup(torch.nn.Linear(2, 2))})
 
     assert seen == [(["net"], "last.ckpt", None)]
-
-
-@of_trainers
-def test_a_strategy_reads_a_checkpoint_without_a_model(namespace: Namespace, build: Build, tmp_path: Path) -> None:
-    torch.save({"state_dict": {}}, tmp_path / "last.ckpt")
-    strategy = build(accelerator="cpu_sim", devices=1).strategy
-
-    assert strategy.load_checkpoint(tmp_path / "last.ckpt") == {"state_dict": {}}
-
-
-CONTAINED = """
-import dataclasses, sys, torch
-from collections import deque
-from lightning.pytorch import Trainer
-from lightning.pytorch.demos.boring_classes import BoringModel
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    rate: float
-    weights: object = None
-
-class Boxes(list):
-    def __init__(self, first, second):
-        super().__init__([first, second])
-
-class Own:
-    def __init__(self, device):
-        self.device = device
-    def __reduce__(self):
-        return Own, (self.device,)
-
-class Net(BoringModel):
-    def __init__(self, config, teacher):
-        super().__init__()
-        self.save_hyperparameters()
-        self.teacher = teacher
-    def on_fit_start(self):
-        self.hparams.used = {"device": self.device, "last": deque([self.device], maxlen=2)}
-        self.hparams.config = Config(0.5, (torch.ones(1, device=self.device),))
-    def on_save_checkpoint(self, checkpoint):
-        checkpoint["boxes"] = Boxes(torch.ones(2, device=self.device), self.device)
-        checkpoint["own"] = Own(self.device)
-
-if __name__ == "__main__":
-    trainer = Trainer(accelerator="cpu_sim", devices=1, max_steps=1, logger=False, enable_checkpointing=False)
-    trainer.fit(Net(Config(0.1), torch.nn.Linear(2, 2)))
-    trainer.save_checkpoint(sys.argv[1])
-"""
-OPENED = """
-import runpy, sys, torch
-names = runpy.run_path("train.py")
-sys.modules["__main__"].__dict__.update(names)
-found = torch.load(sys.argv[1], weights_only=False)
-values = found["hyper_parameters"]
-print(values["used"], values["config"], found["boxes"], type(found["boxes"]).__name__)
-print({str(each.device) for each in values["teacher"].parameters()}, found["own"].device)
-"""
-
-
-def test_what_users_keep_opens_where_no_plugin_is(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(CONTAINED)
-    (tmp_path / "open.py").write_text(OPENED)
-
-    ran = run_forked(tmp_path / "train.py", "last.ckpt", folder=tmp_path)
-    assert ran.status == 0, ran.said
-    environ = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    opened = run_python("open.py", "last.ckpt", folder=tmp_path, environ=environ)
-
-    assert opened.returncode == 0, opened.stderr
-    assert opened.stdout == (
-        "{'device': device(type='cpu'), 'last': deque([device(type='cpu')], maxlen=2)}"
-        " Config(rate=0.5, weights=(tensor([1.]),)) [tensor([1., 1.]), device(type='cpu')] Boxes\n{'cpu'} cpu\n"
-    )

@@ -3,9 +3,7 @@ from __future__ import annotations
 import argparse
 import enum
 import functools
-import operator
 import pickle
-import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -134,13 +132,11 @@ FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "a key": (lambda it: {it: 3}, lambda made: next(iter(made))),
     "a list": (lambda it: [1, it], lambda made: made[1]),
     "a tuple": (lambda it: (it, 1), lambda made: made[0]),
-    "a set": (lambda it: {it}, lambda made: next(iter(made))),
     "a frozenset": (lambda it: frozenset({it}), lambda made: next(iter(made))),
     "a list of a user's": (lambda it: Items([it]), lambda made: made[0]),
     "an attribute of a list": (lambda it: Items([it]), lambda made: made.first),
     "a dict of a user's": (lambda it: Settings(key=it), lambda made: made["key"]),
     "a named tuple": (lambda it: Point(1, it), lambda made: made.y),
-    "an ordered dict": (lambda it: OrderedDict(key=it), lambda made: made["key"]),
     "a defaultdict": (lambda it: defaultdict(list, key=it), lambda made: made["key"]),
     "a counter": (lambda it: Counter({it: 2}), lambda made: next(iter(made))),
     "a deque": (lambda it: deque([0, it], maxlen=2), lambda made: made[1]),
@@ -149,8 +145,8 @@ FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "an object": (Plain, lambda made: made.value),
     "an object with slots": (Named, lambda made: made.value),
     "an object with a state of its own": (Noted, lambda made: made.value),
-    "a namespace": (lambda it: types.SimpleNamespace(key=it), lambda made: made.key),
     "a parser's namespace": (lambda it: argparse.Namespace(key=it), lambda made: made.key),
+    "an attribute of an ordered dict": (lambda it: attribute_of(OrderedDict(key=1), it), lambda made: made.kept),
     "a partial": (lambda it: functools.partial(dict, key=it), lambda made: made.keywords["key"]),
     "a module": (lambda it: attribute_of(torch.nn.Linear(1, 1), it), lambda made: made.kept),
 }
@@ -209,16 +205,14 @@ def test_what_stands_in_two_places_is_one_object() -> None:
 def test_what_holds_itself_still_does(wrap: Callable[[Any], Any]) -> None:
     loop: list[Any] = [OLD]
     loop.append(wrap(loop))
+    assert [each for each in values_in(loop) if each is OLD] == [OLD]
 
-    made = replace_in(loop, swap)
+    first, back = replace_in(loop, swap)
 
-    back: dict[type, Callable[[Any], Any]] = {
-        list: lambda it: it,
-        tuple: operator.itemgetter(0),
-        Plain: operator.attrgetter("value"),
-    }
-    assert made[0] is NEW
-    assert back[type(made[1])](made[1]) is made
+    assert first is NEW
+    back = back.value if isinstance(back, Plain) else back[0] if isinstance(back, tuple) else back
+    assert back[0] is NEW
+    assert type(back[1]) is type(wrap(loop))
 
 
 class Made:
@@ -232,32 +226,18 @@ class Made:
         return Made, (self.value,), {"notes": self.notes}
 
 
-class Grown(dict[str, Any]):
-    """An object that pickle fills item by item."""
-
-    def __reduce__(self) -> Any:
-        return Grown, (), None, None, iter(self.items())
-
-
-@pytest.mark.parametrize(("make", "read"), [(Made, "value"), (Handle, "value")], ids=["of its own", "handle"])
-def test_what_makes_itself_is_written_as_it_would_be(make: Any, read: str) -> None:
-    value = make([Plain])
+@pytest.mark.parametrize("kind", [Made, Handle])
+def test_what_makes_itself_is_written_as_it_would_be(kind: Any) -> None:
+    value = kind([Plain])
     value.notes = [value, 3]
 
     first, second = replace_in([value, value], lambda each: Named if each is Plain else each)
     opened, beside = pickle.loads(pickle.dumps([first, second], protocol=2))
 
-    assert type(opened) is make
-    assert getattr(opened, read) == [Named]
+    assert type(opened) is kind
+    assert opened.value == [Named]
     assert opened is beside is opened.notes[0]
-    assert getattr(value, read) == [Plain]
-
-
-def test_what_pickle_fills_by_itself_is_copied_by_its_kind() -> None:
-    made = replace_in(Grown(key=OLD), swap)
-
-    assert type(made) is Grown
-    assert made == {"key": NEW}
+    assert value.value == [Plain]
 
 
 @pytest.mark.parametrize("value", [Colour.RED, Plain, lambda: OLD], ids=["enum", "class", "def"])
@@ -298,21 +278,3 @@ def test_looking_goes_from_the_first_to_the_last() -> None:
     found = list(values_in(({"a": [OLD], "b": NEW}, OLD, Plain)))
 
     assert [each for each in found if each in (OLD, NEW, Plain)] == [OLD, NEW, Plain]
-
-
-def test_looking_ends_where_a_value_holds_itself() -> None:
-    loop: list[Any] = [OLD]
-    loop.append(loop)
-
-    assert list(values_in(loop)) == [loop, OLD]
-
-
-def test_an_attribute_of_an_ordered_dict_is_looked_at() -> None:
-    """A module's state has its versions there, and a checkpoint's loops the random states."""
-    value: Any = OrderedDict(key=1)
-    value.beside = [OLD]
-
-    made: Any = replace_in(value, swap)
-
-    assert made.beside == [NEW]
-    assert made == {"key": 1}
