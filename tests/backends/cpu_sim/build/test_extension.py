@@ -164,34 +164,9 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
     return place, said
 
 
-def read_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-def start_ranks(place: Place, *, then: str) -> list[subprocess.Popen[str]]:
-    """Start three ranks whose first compiler waits until all want the lock, and then does ``then``."""
-    gate, calls = place.root / "gate", place.root / "calls"
-    os.mkfifo(gate)
-    compiler = place.compiler(
-        f"echo call >> {calls}; mkdir {place.root}/first 2> /dev/null && read line < {gate}; {then}"
-    )
-    ranks = [place.start(environ={"CXX": compiler}) for _ in range(3)]
-    assert [read_line(rank) for rank in ranks] == ["waiting"] * 3
-    gate.write_text("go\n")
-    return ranks
-
-
-def test_the_first_build_says_why_it_takes_a_minute_in_one_line(compiled: tuple[Place, str]) -> None:
+def test_first_build_says_why_it_takes_a_minute(compiled: tuple[Place, str]) -> None:
+    """It leaves the chip and the lock alone, and uses the package's ninja: the first one on PATH fails."""
     assert compiled[1] == f"{REASON}\n"
-
-
-def test_ninja_is_the_packages_own_and_not_the_one_on_path(compiled: tuple[Place, str]) -> None:
-    # The fixture has put a ninja that fails before all others.
-    assert len(list(compiled[0].cache.glob("*.so"))) == 1
-
-
-def test_a_build_leaves_the_chip_and_the_lock_and_nothing_else(compiled: tuple[Place, str]) -> None:
     assert sorted(path.suffix for path in compiled[0].cache.iterdir()) == [".lock", ".so"]
 
 
@@ -217,24 +192,19 @@ def test_a_later_start_needs_no_leave_to_write(compiled: tuple[Place, str], monk
     assert locate(compiled[0].settings, compiled[0].recipe).is_file()
 
 
-@pytest.mark.parametrize("size", [0, 1000, -1])
-def test_a_damaged_chip_is_compiled_again(compiled: tuple[Place, str], tmp_path: Path, size: int) -> None:
+def test_a_damaged_or_broken_chip(compiled: tuple[Place, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is damaged is compiled again; one that was kept and does not load is an error."""
+    monkeypatch.delitem(sys.modules, NAME, raising=False)  # another test may have loaded the real one
     place = place_in(tmp_path)
     shutil.copytree(compiled[0].cache, place.cache)
     (chip,) = place.cache.glob("*.so")
     whole = chip.read_bytes()
-    chip.write_bytes(whole[:size])
+    chip.write_bytes(whole[:1000])
 
     locate(place.settings, place.recipe)
 
     assert len(chip.read_bytes()) == len(whole)
 
-
-def test_a_broken_chip_is_refused(compiled: tuple[Place, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, NAME, raising=False)  # another test may have loaded the real one
-    place = place_in(tmp_path)
-    shutil.copytree(compiled[0].cache, place.cache)
-    (chip,) = place.cache.glob("*.so")
     chip.with_suffix(".built").write_bytes(b"no machine code")
     keep(chip.with_suffix(".built"), chip)
 
@@ -262,24 +232,32 @@ def test_a_source_of_a_later_folder_replaces_one(place: Place, tmp_path: Path, m
     assert locate(place.settings, recipe) != locate(place.settings, place.recipe)
 
 
-def test_ranks_that_start_together_compile_once(place: Place) -> None:
-    ranks = start_ranks(place, then="true")
+@pytest.mark.parametrize(
+    ("then", "code", "complaint"),
+    [("true", 0, ""), ("echo 'x.cpp: error: no' >&2; exit 1", 1, "x.cpp: error: no")],
+    ids=["succeeds", "fails"],
+)
+def test_ranks_that_start_together_compile_once(place: Place, then: str, code: int, complaint: str) -> None:
+    gate, calls = place.root / "gate", place.root / "calls"
+    os.mkfifo(gate)
+    # The first compiler waits until all ranks want the lock.
+    compiler = place.compiler(
+        f"echo call >> {calls}; mkdir {place.root}/first 2> /dev/null && read line < {gate}; {then}"
+    )
+    ranks = [place.start(environ={"CXX": compiler}) for _ in range(3)]
+    for rank in ranks:
+        assert rank.stdout is not None
+        assert rank.stdout.readline() == "waiting\n"
+
+    gate.write_text("go\n")
     results = [rank.communicate(timeout=LIMIT) for rank in ranks]
 
-    assert [rank.returncode for rank in ranks] == [0, 0, 0]
-    assert len({out for out, _ in results}) == 1
-    assert sorted(said for _, said in results) == ["", "", f"{REASON}\n"]
-    assert (place.root / "calls").read_text() == "call\n"
-
-
-def test_when_the_build_fails_the_ranks_that_waited_fail_with_it(place: Place) -> None:
-    ranks = start_ranks(place, then="echo 'x.cpp: error: no' >&2; exit 1")
-    said = [rank.communicate(timeout=LIMIT)[1].removeprefix(f"{REASON}\n") for rank in ranks]
-
-    assert [rank.returncode for rank in ranks] == [1, 1, 1]
-    assert len(set(said)) == 1
-    assert "x.cpp: error: no" in said[0]
-    assert (place.root / "calls").read_text() == "call\n"
+    assert [rank.returncode for rank in ranks] == [code] * 3
+    assert sum(said.startswith(f"{REASON}\n") for _, said in results) == 1
+    ((out, said),) = {(out, said.removeprefix(f"{REASON}\n")) for out, said in results}
+    assert (out == "", said == "") == (code != 0, code == 0)
+    assert complaint in said
+    assert calls.read_text() == "call\n"
 
 
 def test_killed_build_ends_its_compiler(place: Place) -> None:
@@ -381,39 +359,27 @@ def test_a_build_that_succeeds_removes_the_log_of_a_failure(place: Place, monkey
     assert sorted(path.name for path in place.cache.iterdir()) == [chip.with_suffix(".lock").name, chip.name]
 
 
-@pytest.mark.parametrize(
-    ("complaint", "cure"),
-    [
-        (
-            "fatal error: error writing to /t/a.s: No space left on device",
-            "make room there, or set NORTHBRIDGE_CPU_SIM_CACHE to a folder on another disk",
-        ),
-        (
-            "/usr/bin/ld: final link failed: Disk quota exceeded",
-            "make room there, or set NORTHBRIDGE_CPU_SIM_CACHE to a folder on another disk",
-        ),
-        (
-            "g++: fatal error: Killed signal terminated program cc1plus",
-            "set MAX_JOBS=1, because the memory was too small",
-        ),
-        (
-            "chip.cpp:2:10: fatal error: Python.h: No such file or directory",
-            "apt install python3-dev",
-        ),
-        (
-            "g++: fatal error: cannot execute 'cc1plus': execvp: No such file or directory",
-            "apt install g++, because the compiler is incomplete",
-        ),
-        ("chip.cpp:1:1: error: something else", "another compiler (CXX=clang++)"),
-    ],
-)
-def test_a_failure_with_a_known_cause_names_its_cure(tmp_path: Path, complaint: str, cure: str) -> None:
+MORE_ROOM = "make room there, or set NORTHBRIDGE_CPU_SIM_CACHE to a folder on another disk"
+CURES = {
+    "fatal error: error writing to /t/a.s: No space left on device": MORE_ROOM,
+    "/usr/bin/ld: final link failed: Disk quota exceeded": MORE_ROOM,
+    "g++: fatal error: Killed signal terminated program cc1plus": "set MAX_JOBS=1, because the memory was too small",
+    "chip.cpp:2:10: fatal error: Python.h: No such file or directory": "apt install python3-dev",
+    "g++: fatal error: cannot execute 'cc1plus': execvp: No such file or directory": (
+        "apt install g++, because the compiler is incomplete"
+    ),
+    "chip.cpp:1:1: error: something else": "another compiler (CXX=clang++)",
+}
+
+
+@pytest.mark.parametrize("complaint", CURES)
+def test_a_failure_with_a_known_cause_names_its_cure(tmp_path: Path, complaint: str) -> None:
     log = tmp_path / "log"
     log.write_text(f"[1/2] c++ -c chip.cpp\n{complaint}\nninja: build stopped: subcommand failed.\n")
 
     message = str(northbridge_cpu_sim.build.compile.failure(log))
 
-    assert message == f"compiling the simulated chip failed: {complaint}. Fix: {cure}; see {log}"
+    assert message == f"compiling the simulated chip failed: {complaint}. Fix: {CURES[complaint]}; see {log}"
 
 
 def test_a_chip_that_compiles_and_does_not_load_is_never_kept(tmp_path: Path) -> None:
@@ -436,26 +402,12 @@ def test_a_disk_that_is_nearly_full_is_refused_at_once(place: Place, monkeypatch
     assert "NORTHBRIDGE_CPU_SIM_CACHE" in str(caught.value)
 
 
-@pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.EACCES])
-def test_a_folder_that_cannot_be_written_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_a_folder_that_cannot_be_written_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**where: object) -> NoReturn:
-        raise OSError(code, os.strerror(code))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(tempfile, "mkdtemp", refuse)
-
-    with pytest.raises(BuildError) as caught:
-        locate(place.settings, place.recipe)
-
-    assert f"cache {place.cache}: {os.strerror(code)}" in str(caught.value)
-    assert "or set NORTHBRIDGE_CPU_SIM_CACHE" in str(caught.value)
-    assert caught.value.__suppress_context__
-
-
-def test_without_a_compiler_the_user_is_told_what_to_install(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setenv("PATH", str(place.root))
-
-    with pytest.raises(BuildError, match=r"no C\+\+ compiler .* apt install g\+\+"):
+    with pytest.raises(BuildError, match=f"cache {place.cache}: No space left on device. Fix: make it writable, or"):
         locate(place.settings, place.recipe)
 
 

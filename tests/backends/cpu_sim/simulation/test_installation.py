@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from tests.backends.cpu_sim.conftest import FLINT
-
-from northbridge_cpu_sim.build.recipe import SHARED, Recipe, recipe_for
-from northbridge_cpu_sim.errors import BuildError
-from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice
 
 OnFlint = Callable[..., list[str]]
 
@@ -111,6 +105,7 @@ INSTALLED: dict[str, tuple[str, list[str], dict[str, str]]] = {
     ),
     "a backward on the caller's thread": (
         """
+        torch.ones(2, requires_grad=True).sum().backward()
         install(device.model_copy(update={"autograd_threads": False}))
         weight = torch.ones(2, device="flint", requires_grad=True)
         weight.register_hook(lambda gradient: print(threading.current_thread() is threading.main_thread()))
@@ -271,47 +266,6 @@ def test_int64_wraps_as_int32_and_overflow_is_refused(on_flint: OnFlint) -> None
     )
     assert "range [-2147483649, -2147483649] exceeds Int range" in said[2]
     assert "range [1000000000000, 1000000000000] exceeds Int range" in said[3]
-
-
-@pytest.fixture
-def flint() -> SimulatedDevice:
-    return SimulatedDevice.read(FLINT)
-
-
-def test_chip_without_key_and_sources_uses_cpu_sims_file(flint: SimulatedDevice) -> None:
-    assert recipe_for(flint, None) == Recipe()
-
-
-@pytest.mark.parametrize(("key", "tables"), [("HPU", ["-DCHIP_REGISTER_DISPATCH=REGISTER_HPU_DISPATCH"]), ("XPU", [])])
-def test_a_key_of_its_own_is_told_to_the_compiler(flint: SimulatedDevice, key: str, tables: list[str]) -> None:
-    """The kernel tables of a torch without Intel's GPUs have no place for XPU."""
-    device = flint.model_copy(update={"type": key.lower(), "key": key})
-
-    assert recipe_for(device, None).flags == (*Recipe().flags, f"-DCHIP_KEY={key}", *tables)
-
-
-def test_sources_of_a_vendor_are_added_or_replace_those_of_ours(flint: SimulatedDevice, tmp_path: Path) -> None:
-    for name in ("autocast.cpp", "more.cpp", "more.h", "notes.txt"):
-        (tmp_path / name).touch()
-
-    recipe = recipe_for(flint, tmp_path)
-
-    shared = [file.name for file in SHARED.rglob("*.cpp")]
-    assert sorted(file.name for file in recipe.sources()) == sorted([*shared, "more.cpp"])  # each name stands once
-    assert {file.name for file in recipe.files() if file.parent == tmp_path} == {"autocast.cpp", "more.cpp", "more.h"}
-
-
-def test_a_folder_without_sources_is_refused(flint: SimulatedDevice, tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match=r"has no C\+\+ file"):
-        recipe_for(flint, tmp_path)
-
-
-def test_a_header_cannot_take_the_place_of_a_shared_one(flint: SimulatedDevice, tmp_path: Path) -> None:
-    (tmp_path / "chip.h").touch()
-    (tmp_path / "more.cpp").touch()
-
-    with pytest.raises(BuildError, match=r"chip\.h is named as a shared header"):
-        recipe_for(flint, tmp_path)
 
 
 def test_lacking_operation_is_refused_in_the_vendors_words(on_flint: OnFlint) -> None:
