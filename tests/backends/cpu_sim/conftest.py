@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import IO
 
 import pytest
-from tests.core.conftest import install as install
 from tests.scripts import fork_script, run_python, wait
 
 from northbridge_conformance.runs.processes import Process, reserve_port
