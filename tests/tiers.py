@@ -79,7 +79,9 @@ tests/core/processes/ fast
     standard test_child.py test_python_start.py
 tests/backends/cpu_sim/ standard
     fast build/test_cache.py build/test_recipe.py faults/test_plan.py test_settings.py
-    full csrc/collective/test_failing_ranks.py faults/test_ranks.py test_conformance.py
+    full csrc/collective/test_failing_ranks.py test_conformance.py
+    full faults/test_faults.py::test_a_rank_is faults/test_faults.py::test_collectives_meet
+    full faults/test_faults.py::test_a_hung
     full build/test_extension.py test_chip.py csrc/operators/test_numerics.py::test_layouts
     standard test_chip.py::test_what_the_entry test_chip.py::test_gloo test_chip.py::test_torch_finds
     standard csrc/collective/test_failing_ranks.py::test_every csrc/collective/test_failing_ranks.py::test_one_of

@@ -1,13 +1,20 @@
-"""Faults on purpose: each kind, wherever it can be met."""
+"""Faults on purpose: each kind, wherever it can be met, and what other ranks see of it."""
 
 from __future__ import annotations
 
 import math
+import os
+import re
+import signal
+import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+from tests.backends.cpu_sim.conftest import Ranks
+from tests.scripts import start_python
 
 from northbridge_cpu_sim import Fault, count_step, faults_met, planned_faults
 
@@ -20,24 +27,21 @@ def square(device: str = "cpu_sim:0") -> torch.Tensor:
 
 def test_an_operation_raises_and_says_that_it_was_planned(capfd: pytest.CaptureFixture[str]) -> None:
     x = square()
-    with planned_faults(Fault("raise", op="mm")):
+    with planned_faults(Fault("raise", op="mm"), Fault("raise", op="add", message="bus error")):
         with pytest.raises(RuntimeError) as caught:
             torch.mm(x, x)
+        with pytest.raises(RuntimeError, match=r"^bus error, in aten::add on cpu_sim:0: it was planned"):
+            torch.add(x, x)
         product = x @ x
 
     planned = "raise op=aten::mm, of planned_faults"
     assert str(caught.value) == (f"the simulated chip failed, in aten::mm on cpu_sim:0: it was planned ({planned})")
-    assert capfd.readouterr().err == f"northbridge: planned fault: raise, at step 0, in aten::mm, rank 0 ({planned})\n"
+    bus_error = "raise op=aten::add message='bus error', of planned_faults"
+    assert capfd.readouterr().err.splitlines() == [
+        f"northbridge: planned fault: raise, at step 0, in aten::mm, rank 0 ({planned})",
+        f"northbridge: planned fault: raise, at step 0, in aten::add, rank 0 ({bus_error})",
+    ]
     assert product.flatten().tolist() == [4.0] * 16
-
-
-def test_a_message_of_the_plan_is_what_is_raised() -> None:
-    x = square()
-    with (
-        planned_faults(Fault("raise", op="add", message="bus error")),
-        pytest.raises(RuntimeError, match=r"^bus error, in aten::add on cpu_sim:0: it was planned"),
-    ):
-        torch.add(x, x)
 
 
 def test_what_has_happened_can_be_asked() -> None:
@@ -106,66 +110,64 @@ def test_an_operation_can_run_out_of_memory_by_its_name() -> None:
         torch.mm(x, (x + 1))
 
 
-def changed(fault: Fault, compute: Callable[[], torch.Tensor]) -> list[float]:
-    with planned_faults(fault):
-        return compute().flatten().tolist()
+def copy_there_later() -> torch.Tensor:
+    there = torch.ones(2).pin_memory().to("cpu_sim:0", non_blocking=True)
+    torch.accelerator.synchronize("cpu_sim:0")
+    return there
 
 
-def test_a_result_is_changed_in_one_element() -> None:
-    x = torch.zeros(3, device="cpu_sim:0")
-
-    one, two, _ = changed(Fault("corrupt", op="add"), lambda: x + 1)
-    assert (math.isnan(one), two) == (True, 1.0)
-    assert changed(Fault("corrupt", op="add", value=7, element=2), lambda: x + 1) == [1.0, 1.0, 7.0]
-    assert changed(Fault("corrupt", op="add", bit=31, element=1), lambda: x + 1) == [1.0, -1.0, 1.0]
+def add_to_a_list() -> torch.Tensor:
+    torch.ops.aten._foreach_add_([x := zeros(2)], 1.0)
+    return x
 
 
-def test_integers_have_a_bit_flipped_where_they_have_no_nan() -> None:
-    assert changed(Fault("corrupt", op="add"), lambda: torch.zeros(2, dtype=torch.int64, device="cpu_sim:0") + 4) == [
-        5,
-        4,
-    ]
-
-
-def test_element_is_counted_along_the_tensor() -> None:
-    x = torch.zeros(2, 3, device="cpu_sim:0").t()
-
-    assert changed(Fault("corrupt", op="add_", value=5, element=1), lambda: x.add_(1)) == [1, 5, 1, 1, 1, 1]
-
-
-def test_what_an_operation_without_results_writes_is_changed() -> None:
-    x = torch.zeros(2, device="cpu_sim:0")
-    with planned_faults(Fault("corrupt", op="_foreach_add_", value=9)):
-        torch.ops.aten._foreach_add_([x], 1.0)
-
-    assert x.tolist() == [9.0, 1.0]
-
-
-def test_result_is_changed_rather_than_an_argument() -> None:
-    mean, variance = torch.zeros(2, device="cpu_sim:0"), torch.ones(2, device="cpu_sim:0")
+def normalize() -> torch.Tensor:
+    """Its first results are arguments, which are not changed."""
+    mean, variance = zeros(2), torch.ones(2, device="cpu_sim:0")
     x = torch.ones(3, 2, device="cpu_sim:0")
-    with planned_faults(Fault("corrupt", op="_native_batch_norm_legit", value=9)):
-        given = torch.ops.aten._native_batch_norm_legit(x, None, None, mean, variance, True, 1.0, 1e-5)
-
-    assert given[0].flatten().tolist() == [9.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    given: torch.Tensor = torch.ops.aten._native_batch_norm_legit(x, None, None, mean, variance, True, 1.0, 1e-5)[0]
     assert mean.tolist() == [1.0, 1.0]
+    return given
 
 
-def test_a_copy_that_is_deferred_is_changed_when_it_takes_effect() -> None:
-    x = torch.ones(2).pin_memory()
+def zeros(*shape: int) -> torch.Tensor:
+    return torch.zeros(shape, device="cpu_sim:0")
 
-    with planned_faults(Fault("corrupt", op="copy_", value=3)):
-        there = x.to("cpu_sim:0", non_blocking=True)
-        torch.accelerator.synchronize("cpu_sim:0")
 
-    assert there.tolist() == [3.0, 1.0]
+CORRUPTED: dict[str, tuple[Fault, Callable[[], torch.Tensor], list[float]]] = {
+    "the element": (Fault("corrupt", op="add", value=7, element=2), lambda: zeros(3) + 1, [1, 1, 7]),
+    "a bit": (Fault("corrupt", op="add", bit=31, element=1), lambda: zeros(3) + 1, [1, -1, 1]),
+    "integers, which have no nan": (Fault("corrupt", op="add"), lambda: zeros(2).long() + 4, [5, 4]),
+    "along the tensor": (
+        Fault("corrupt", op="add_", value=5, element=1),
+        lambda: zeros(2, 3).t().add_(1),
+        [1, 5, 1, 1, 1, 1],
+    ),
+    "what is written": (Fault("corrupt", op="_foreach_add_", value=9), add_to_a_list, [9, 1]),
+    "results": (Fault("corrupt", op="_native_batch_norm_legit", value=9), normalize, [9, 0, 0, 0, 0, 0]),
+    "a deferred copy": (Fault("corrupt", op="copy_", value=3), copy_there_later, [3, 1]),
+    "to the CPU": (Fault("corrupt", op="copy_", value=3), lambda: zeros(2).cpu(), [3, 0]),
+}
+
+
+@pytest.mark.parametrize("case", CORRUPTED)
+def test_a_result_is_changed_in_one_element(case: str) -> None:
+    fault, compute, expected = CORRUPTED[case]
+
+    with planned_faults(fault):
+        assert compute().flatten().tolist() == expected
+
+
+def test_a_result_is_changed_to_nan() -> None:
+    with planned_faults(Fault("corrupt", op="add")):
+        one, two = (zeros(2) + 1).tolist()
+
+    assert (math.isnan(one), two) == (True, 1.0)
 
 
 def test_a_recurrent_layer_is_one_operation() -> None:
     layer = torch.nn.LSTM(2, 3).to("cpu_sim:0")
-    x = torch.ones(1, 1, 2, device="cpu_sim:0")
-    state = torch.zeros(1, 1, 3, device="cpu_sim:0"), torch.zeros(1, 1, 3, device="cpu_sim:0")
-
+    x, state = torch.ones(1, 1, 2, device="cpu_sim:0"), (zeros(1, 1, 3), zeros(1, 1, 3))
     with planned_faults(Fault("raise", op="lstm")), pytest.raises(RuntimeError, match="in aten::lstm on cpu_sim:0"):
         layer(x, state)
     with planned_faults(Fault("corrupt", op="lstm", value=7)):
@@ -175,13 +177,6 @@ def test_a_recurrent_layer_is_one_operation() -> None:
             torch.accelerator.synchronize("cpu_sim:0")
         with pytest.raises(RuntimeError, match=r"was lost .* and aten::lstm needs it"):
             layer(x, state)
-
-
-def test_a_copy_is_changed_on_its_way_to_the_cpu() -> None:
-    x = torch.ones(2, device="cpu_sim:0")
-
-    assert changed(Fault("corrupt", op="copy_", value=3), lambda: x.cpu()) == [3.0, 1.0]
-    assert x.tolist() == [1.0, 1.0]
 
 
 def test_lost_device_raises_and_the_others_go_on() -> None:
@@ -276,7 +271,7 @@ def met_of_200(probability: float, seed: int, noise: bool = False) -> list[int]:
     return met
 
 
-def test_same_seed_gives_the_same_faults() -> None:
+def test_same_seed_gives_the_same_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     first = met_of_200(0.2, seed=3)
 
     assert met_of_200(0.2, seed=3, noise=True) == first
@@ -284,11 +279,7 @@ def test_same_seed_gives_the_same_faults() -> None:
     assert 20 <= len(first) <= 60
     assert len(met_of_200(1, seed=3)) == 200
 
-
-def test_another_rank_draws_other_faults(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = met_of_200(0.2, seed=3)
     monkeypatch.setenv("RANK", "1")
-
     assert met_of_200(0.2, seed=3) != first
 
 
@@ -299,3 +290,108 @@ def test_rank_without_a_group_is_that_of_the_environment(monkeypatch: pytest.Mon
         monkeypatch.setenv("RANK", "3")
         with pytest.raises(RuntimeError, match="it was planned"):
             torch.add(x, x)
+
+
+# --- Faults that end, stop or mislead a process, and what the other ranks see of it
+
+VARIABLE = "NORTHBRIDGE_CPU_SIM_FAULTS"
+PROGRAMS = Path(__file__).parents[1] / "csrc" / "collective" / "failing_programs.py"
+LIMIT_S = 120.0
+
+
+def test_a_rank_is_killed_at_its_step_and_the_survivor_says_so(start_ranks: Callable[..., Ranks]) -> None:
+    ranks = start_ranks("train", environ={VARIABLE: "kill rank=1 step=3"}, programs=PROGRAMS)
+
+    survivor, killed = ranks.said(0), ranks.said(1)
+
+    assert [ranks.status(0), ranks.status(1)] == [1, -signal.SIGKILL]
+    assert re.search(
+        r"^northbridge: planned fault: kill, at step 3, in [\w:]+, rank 1"
+        r" \(kill rank=1 step=3, of NORTHBRIDGE_CPU_SIM_FAULTS\)$",
+        killed,
+        flags=re.M,
+    )
+    assert "planned" not in survivor
+    assert "simccl's all_reduce on rank 0 of 2 failed" in survivor
+    assert all("steps 3" in said and "steps 4" not in said for said in (survivor, killed))
+
+
+def test_collectives_meet_faults_by_their_number_in_their_group(on_ranks: Callable[..., list[str]]) -> None:
+    plan = "corrupt op=all_reduce seq=2 rank=1 value=-1; corrupt op=all_reduce seq=4 value=-4; slow seq=3 op=all_reduce"
+    first, second = on_ranks("meet_collectives", environ={VARIABLE: f"{plan} seconds=0.01"}, programs=PROGRAMS)
+
+    assert re.findall(r"^reduced (.*)$", first, flags=re.M) == ["[2.0, 2.0]", "[2.0, 2.0]", "[2.0, 2.0]"]
+    assert re.findall(r"^reduced (.*)$", second, flags=re.M) == ["[2.0, 2.0]", "[-1.0, 2.0]", "[2.0, 2.0]"]
+    for said in (first, second):
+        assert "future [[-4.0, 2.0]]" in said
+        assert "another group [2.0, 2.0]" in said
+        assert "RuntimeError: the simulated chip failed, in all_gather_into_tensor on cpu_sim:" in said
+        assert "OutOfMemoryError: cpu_sim:" in said
+    assert (
+        "northbridge: planned fault: corrupt, at step 0, in all_reduce (call 2 of its group), rank 1"
+        " (corrupt rank=1 op=all_reduce seq=2 value=-1.0, of NORTHBRIDGE_CPU_SIM_FAULTS)\n"
+    ) in second
+    assert "('slow op=all_reduce seq=3 seconds=0.01', 1, 'all_reduce', 3)" in second
+
+
+@pytest.mark.parametrize(("number", "ends"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, -signal.SIGINT)])
+def test_a_hung_process_can_be_ended(number: signal.Signals, ends: int) -> None:
+    program = """
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which the tests may run without, in the background
+        import northbridge, torch
+        northbridge.load("cpu_sim")
+        x = torch.ones(2, device="cpu_sim")
+        x + x
+        print("not reached")
+    """
+    with start_python("-c", textwrap.dedent(program), environ={**os.environ, VARIABLE: "hang op=add"}) as hung:
+        assert hung.stderr is not None
+        line = next(line for line in hung.stderr if "planned fault" in line)
+        hung.send_signal(number)
+        try:
+            said, error = hung.communicate(timeout=LIMIT_S)
+        finally:
+            hung.kill()
+
+    assert line.startswith("northbridge: planned fault: hang, at step 0, in aten::add, rank 0 (hang op=aten::add, of")
+    assert (hung.returncode, said) == (ends, "")
+    assert ("KeyboardInterrupt" in error) is (number == signal.SIGINT)
+
+
+def test_context_may_come_before_the_chip(in_fork: Callable[..., str]) -> None:
+    said = in_fork(
+        """
+        import northbridge
+        from northbridge_cpu_sim import Fault, faults_met, planned_faults
+        with planned_faults(Fault("corrupt", op="add", value=5)):
+            assert faults_met() == ()
+            northbridge.load("cpu_sim")
+            import torch
+            x = torch.zeros(1, device="cpu_sim")
+            print((x + 1).item(), (x * 1).item())
+        print((x + 1).item(), (x * 1).item())
+        """,
+        load=False,
+        **{VARIABLE: "corrupt op=mul value=7 after=1"},
+    )
+
+    assert said.splitlines() == ["5.0 0.0", "1.0 7.0"]
+
+
+def test_a_result_is_changed_after_its_conversion_back(on_flint: Callable[..., list[str]]) -> None:
+    said = on_flint(
+        """
+        import torch.distributed as dist
+        install(device)
+        assert "int32" not in device.collective.reduces.natively
+        dist.init_process_group(device.collective.name, store=dist.HashStore(), rank=0, world_size=1)
+        x = torch.ones(2, dtype=torch.int32, device="flint")
+        for _ in range(2):
+            dist.all_reduce(x)
+            print(x.tolist())
+        """,
+        **{VARIABLE: "corrupt op=all_reduce seq=2 value=7"},
+    )
+
+    assert said == ["[1, 1]", "[7, 1]"]

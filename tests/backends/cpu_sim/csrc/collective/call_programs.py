@@ -1,4 +1,4 @@
-"""The programs of ranks in test_calls.py about reductions, futures and parts.
+"""The programs of ranks in test_calls.py about reductions, futures and parts, and about a library that lacks calls.
 
 `python call_programs.py <function>`, under RANK and so on; a rank that finds something wrong ends with an error, and
 what it prints is for the test to read.
@@ -14,10 +14,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from tests.backends.cpu_sim.csrc.collective.rank_programs import HERE, RANK, expect, full, group, refusal, started
-from torch import nn
 from torch._C._distributed_c10d import _make_nccl_premul_sum
-from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
-from torch.nn.parallel import DistributedDataParallel
 
 AVG = dist.ReduceOp.AVG
 MINE = RANK + 1.0
@@ -51,10 +48,8 @@ def averages_in_the_background() -> None:
         work = started(dist.all_reduce, x := full(MINE), op=AVG)
         work.wait()
         expect(x, 1.5, 1.5, 1.5)
-        work = started(dist.all_reduce, x := full(MINE), op=AVG)
-        doubled = work.get_future().then(lambda future: future.value()[0] * 2)
-        expect(doubled.wait(), 3, 3, 3)
-        expect(x, 1.5, 1.5, 1.5)
+        work = started(dist.all_reduce, full(MINE), op=AVG)
+        expect(work.get_future().then(lambda future: future.value()[0] * 2).wait(), 3, 3, 3)
         work = started(dist.all_reduce, x := full(MINE), op=AVG)
         while not work.is_completed():
             pass
@@ -124,22 +119,6 @@ def calls_that_follow() -> None:
             expect(future.wait(), *[4.0 * n + 1] * n)
 
 
-def compressed_gradients() -> None:
-    with group():
-        torch.manual_seed(0)
-        layers = nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 8)).to(HERE)
-        model = DistributedDataParallel(layers)  # one bucket: the calls of several cross each other, as with Gloo
-        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
-        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-        for _ in range(5):
-            torch.autograd.backward(model(full(RANK + 1.0, 4, 16)).mean())
-        for parameter in model.parameters():
-            assert parameter.grad is not None
-            assert parameter.grad.isfinite().all()
-            dist.all_gather(grads := [torch.empty_like(parameter) for _ in range(2)], parameter.grad)
-            assert grads[0].equal(grads[1])
-
-
 def stacked() -> None:
     with group():
         for dtype in (torch.float32, torch.int16):  # the library below knows no int16, and moves bytes
@@ -174,6 +153,62 @@ def to_oneself() -> None:
         print(refusal(functools.partial(dist.batch_isend_irecv, batch)))
         dist.broadcast(x := full(RANK), src=1)  # torch itself goes on collecting all_reduce
         expect(x, 1, 1, 1)
+
+
+# --- The library of a made-up chip, which lacks and converts things
+
+
+INTEGER, HALF_INTEGER = torch.int32, torch.int16
+
+
+def here(*values: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.tensor(values, dtype=dtype, device=HERE)
+
+
+def lacking() -> None:
+    short, number = here(1, dtype=HALF_INTEGER), here(1, dtype=INTEGER)
+    with group():
+        print(refusal(lambda: dist.all_reduce(here(1), op=dist.ReduceOp.PRODUCT)))
+        print(refusal(lambda: dist.reduce(here(1), 0, op=AVG)))
+        print(refusal(lambda: dist.broadcast(short, 0)))
+        print(refusal(lambda: dist.all_gather([short, short], short)))
+        print(refusal(lambda: dist.recv(here(1))))
+        print(refusal(lambda: dist.reduce_scatter(number, [number, number])))
+
+
+def converted() -> None:
+    with group():
+        dist.all_reduce(x := here(2**24 + RANK, dtype=INTEGER))
+        assert x.tolist() == [2**25], x  # and not 2 ** 25 + 1
+        dist.all_reduce(x := here(2**24 + 1 - RANK, dtype=INTEGER), op=dist.ReduceOp.MAX)
+        assert x.tolist() == [2**24], x
+        dist.all_reduce(x := here(300, RANK, dtype=HALF_INTEGER))
+        assert x.tolist() == [600, 1], x
+        dist.all_reduce(x := torch.tensor([True, RANK == 1, False], device=HERE))
+        assert x.tolist() == [True, True, False], x
+        dist.all_reduce(x := here(0.1 * (RANK + 1), dtype=torch.float64))
+        assert torch.equal(x.cpu(), x.cpu().float().double()), x
+        dist.all_reduce(x := here(1.5, dtype=torch.bfloat16))
+        assert x.tolist() == [3.0], x
+        dist.reduce(x := here(2**24 + RANK, dtype=INTEGER), 1)
+        assert x.tolist() == [2**25 if RANK == 1 else 2**24], x
+        dist.reduce_scatter_tensor(x := here(0, dtype=INTEGER), here(2**24 + RANK, 2**24 + 1, dtype=INTEGER))
+        assert x.tolist() == [2**25], x
+        dist.reduce_scatter(x := here(0, dtype=torch.uint8), [here(RANK + 1, dtype=torch.uint8)] * 2)
+        assert x.tolist() == [3], x
+        dist.broadcast(x := here(2**24 + 1 + RANK, dtype=INTEGER), 0)
+        assert x.tolist() == [2**24 + 1], x  # what is not reduced is not rounded
+
+
+def waited_for() -> None:
+    """A conversion makes the call wait for its end."""
+    with group():
+        work = started(dist.all_reduce, x := here(1 + RANK, dtype=INTEGER))
+        assert work.is_completed()
+        expect(x, 3)
+        assert work.get_future().value()[0].data_ptr() == x.data_ptr()
+        started(dist.all_reduce, x := here(1 + RANK)).wait()
+        expect(x, 3)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The programs of ranks of which one is lost, calls something else or leaves out a call.
+"""The programs of ranks of which one is lost, calls something else or leaves out a call, and that meet faults.
 
 `python failing_programs.py <function>`, under RANK and so on. Each rank prints what it was told.
 """
@@ -19,6 +19,8 @@ import torch.distributed as dist
 from tests.backends.cpu_sim.csrc.collective.rank_programs import HERE, RANK, SIZE, expect, full, group, refusal, started
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+from northbridge_cpu_sim import Fault, faults_met, planned_faults
 
 TIMEOUT_S = float(os.environ.get("TIMEOUT_S", "5"))
 LOST = int(os.environ.get("LOST", "2"))
@@ -177,6 +179,34 @@ def one_leaves_out_a_backward() -> None:
             torch.accelerator.synchronize()
         except RuntimeError:
             failed[RANK].touch()
+
+
+def train() -> None:
+    """Train for 5 steps, and say how many were taken."""
+    with group():
+        net = DistributedDataParallel(nn.Linear(3, 1).to(HERE))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for step in range(5):
+            optimizer.zero_grad()
+            torch.autograd.backward(net(torch.ones(2, 3, device=HERE)).sum())
+            optimizer.step()
+            print("steps", step + 1, flush=True)
+
+
+def meet_collectives() -> None:
+    with group():
+        for _ in range(3):
+            dist.all_reduce(x := full(1.0, 2))
+            print("reduced", x.tolist())
+        work = started(dist.all_reduce, full(1.0, 2))
+        print("future", [tensor.tolist() for tensor in work.get_future().wait()])
+        dist.all_reduce(x := full(1.0, 2), group=dist.new_group())
+        print("another group", x.tolist())
+        with planned_faults(Fault("raise", op="all_gather_into_tensor"), Fault("oom", op="broadcast")):
+            print(refusal(lambda: dist.all_gather_into_tensor(full(0.0, 4), x)))
+            print(refusal(lambda: dist.broadcast(x, src=0)))
+        dist.barrier()
+        print("met", [(str(met.fault), met.rank, met.op, met.seq) for met in faults_met()])
 
 
 if __name__ == "__main__":

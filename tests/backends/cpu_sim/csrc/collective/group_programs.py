@@ -1,4 +1,4 @@
-"""The programs of ranks in test_calls.py: dtypes, groups, coalesced and asynchronous calls, functional collectives.
+"""The programs of ranks in test_calls.py: dtypes, groups, coalesced and asynchronous calls, and shards.
 
 `python group_programs.py <function>`, under RANK and so on.
 """
@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from tests.backends.cpu_sim.csrc.collective.rank_programs import HERE, RANK, SIZE, expect, full, group, refusal, started
-from torch import Tensor
-from torch.distributed.device_mesh import DeviceMesh
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, rand
 
 from northbridge_cpu_sim import Fault, planned_faults
+
+AND_GLOO = "cpu:gloo,cpu_sim:simccl"
+
+# Untyped in torch.
+distributed: Callable[..., DTensor] = distribute_tensor
+sharded_random: Callable[..., DTensor] = rand
 
 MOVED = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -83,14 +93,6 @@ def what_cannot_be_reduced() -> None:
             print(refusal(functools.partial(dist.all_reduce, x)))
         print(refusal(lambda: dist.all_reduce(full(1.0), op=dist.ReduceOp.BAND)))
         print(refusal(lambda: dist.reduce_scatter_tensor(of_rank(0, torch.int16, 1), of_rank(0, torch.int16, 2))))
-        for op, values in (
-            ("SUM", [True, True, False]),
-            ("PRODUCT", [True, False, False]),
-            ("BOR", [True, True, False]),
-        ):
-            x = torch.tensor([True, RANK == 1, False], device=HERE)
-            dist.all_reduce(x, op=getattr(dist.ReduceOp, op))
-            assert x.tolist() == values, (op, x)
         x = torch.full((2,), 1 + 2j, device=HERE)
         dist.all_reduce(x)
         assert x.tolist() == [2 + 4j] * 2
@@ -105,24 +107,6 @@ def uneven() -> None:
         parts = [full(RANK, 1 + RANK), full(RANK, 4)]
         dist.all_to_all(xs := [full(-1, n) for n in ((1, 2) if RANK == 0 else (4, 4))], parts)
         expect(torch.cat(xs), *([0.0] * 1 + [1.0] * 2 if RANK == 0 else [0.0] * 4 + [1.0] * 4))
-
-
-def subgroups() -> None:
-    with group():
-        pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
-        mine = pairs[RANK // 2]
-        dist.all_reduce(x := full(RANK), group=mine)
-        expect(x, *[1.0 if RANK < 2 else 5.0] * 3)
-        subgroups: Any = dist.new_subgroups
-        own, _ = subgroups(2)
-        dist.broadcast(x := full(RANK), group=own, group_src=1)
-        expect(x, *[float(RANK // 2 * 2 + 1)] * 3)
-        mesh = DeviceMesh("cpu_sim", [[0, 1], [2, 3]], mesh_dim_names=("outer", "inner"))
-        dist.all_reduce(x := full(RANK), group=mesh.get_group("outer"))
-        expect(x, *[float(2 * (RANK % 2) + 2)] * 3)
-        assert mine is not None
-        if RANK == 3:
-            print(refusal(lambda: dist.all_reduce(torch.zeros(2, dtype=torch.int16, device=HERE), group=mine)))
 
 
 def split() -> None:
@@ -297,45 +281,85 @@ def receives_that_nobody_meets() -> None:
     assert "the group was shut down" in refusal(works[1].wait)
 
 
-def functional() -> None:
-    import torch.distributed._functional_collectives as f
+# --- Models and tensors that are spread over ranks, beside those of the suite
 
+
+def train(net: nn.Module, rows: int, place: torch.device | str, ranks: int = 1, rank: int = 0) -> dict[str, Any]:
+    """Train 3 steps of AdamW with this rank's rows of each batch; return the whole weights."""
+    generator = torch.Generator().manual_seed(1)
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        batch = torch.randn(rows, 10, generator=generator).chunk(ranks)[rank].to(place)
+        torch.autograd.backward(net(batch).square().mean())
+        optimizer.step()
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    return get_model_state_dict(net, options=options)
+
+
+def make_net() -> nn.Sequential:
+    """Of an odd width, so that no shard is as large as the others."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(10, 7), nn.GELU(), nn.Linear(7, 3))
+
+
+def expect_trained(found: dict[str, Any]) -> None:
+    if RANK == 0:
+        torch.testing.assert_close(found, train(make_net(), 8, "cpu"), rtol=0, atol=2e-6)
+
+
+def fsdp_offload() -> None:
+    with group(AND_GLOO):
+        mesh = init_device_mesh("cpu_sim", (SIZE,))
+        net = make_net()
+        for part in (net[0], net[2], net):
+            fully_shard(part, mesh=mesh, offload_policy=CPUOffloadPolicy(pin_memory=True))
+        expect_trained(train(net, 8, HERE, SIZE, RANK))
+        assert {p.device.type for p in net.parameters()} == {"cpu"}
+
+
+def fsdp_meta() -> None:
+    """Made on the meta device, and given its memory and its numbers once it is sharded."""
     with group():
-        ranks = [0, 1]
-        expect(f.all_gather_tensor(full(RANK, 1), 0, ranks) + 0, 0, 1)
-        expect(f.reduce_scatter_tensor(full(RANK, 2), "sum", 0, ranks) + 0, 1)
-        expect(f.all_to_all_single(full(RANK, 2), [1, 1], [1, 1], ranks) + 0, 0, 1)
-        expect(f.broadcast(full(RANK, 1), 1, ranks) + 0, 1)
-        first, second = f.all_reduce_coalesced([full(RANK, 1), full(2 * RANK, 1)], "sum", ranks)
-        expect(torch.cat([first + 0, second + 0]), 1, 2)
-        first, second = f.all_gather_into_tensor_coalesced([full(RANK, 1), full(2 * RANK, 1)], ranks)
-        expect(torch.cat([first + 0, second + 0]), 0, 1, 0, 2)
-        x = full(RANK + 1.0, 1).requires_grad_()
-        gathered = f.all_gather_tensor_autograd(x, 0, ranks)
-        torch.autograd.backward((gathered * gathered).sum())
-        assert x.grad is not None
-        expect(x.grad, 4.0 * (RANK + 1))
-        x = full(RANK + 1.0, 2).requires_grad_()
-        torch.autograd.backward(f.all_to_all_single_autograd(x, [1, 1], [1, 1], ranks).sum() * (RANK + 1))
-        assert x.grad is not None
-        expect(x.grad, 1, 2)
+        mesh = init_device_mesh("cpu_sim", (SIZE,))
+        with torch.device("meta"):
+            net = make_net()
+        fully_shard(net, mesh=mesh)
+        net.to_empty(device=HERE)
+        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+        set_model_state_dict(net, make_net().state_dict() if RANK == 0 else {}, options=options)
+        expect_trained(train(net, 8, HERE, SIZE, RANK))
 
 
-def objects() -> None:
+def dtensors() -> None:
     with group():
-        if RANK == 0:
-            dist.send_object_list([{"a": 1}, "b"], dst=1)
-        else:
-            received: list[object] = [None, None]
-            dist.recv_object_list(received, src=0)
-            assert received == [{"a": 1}, "b"]
-        got: list[object] = [None]
-        dist.scatter_object_list(got, [["zero"], ["one"]] if RANK == 0 else None, src=0)
-        assert got == [["zero"] if RANK == 0 else ["one"]]
-        everybodys: list[object] = [None] * SIZE
-        gathered = everybodys if RANK == 1 else None
-        dist.gather_object(RANK, gathered, dst=1)
-        assert gathered in (None, [0, 1])
+        mesh = init_device_mesh("cpu_sim", (SIZE,))
+        x = torch.arange(SIZE * 6.0).view(SIZE * 2, 3)
+        rows: Any = distributed(x.to(HERE), mesh, [Shard(0)])
+        assert torch.equal(rows.to_local().cpu(), x.chunk(SIZE)[RANK])
+        columns = rows.redistribute(mesh, [Shard(1)])
+        assert columns.to_local().shape == (SIZE * 2, [2, 1][RANK])
+        assert torch.equal(columns.full_tensor().cpu(), x)
+        assert torch.equal((rows @ rows.t()).full_tensor().cpu(), x @ x.t())
+        assert rows.sum().full_tensor().item() == x.sum().item()
+        partial = DTensor.from_local(torch.ones(2, device=HERE), mesh, [Partial()])
+        assert partial.redistribute(mesh, [Replicate()]).to_local().tolist() == [SIZE, SIZE]
+
+
+def random_dtensors() -> None:
+    """Each shard has numbers of its own, replicas have the same, and the generator goes on in step."""
+    with group():
+        mesh = init_device_mesh("cpu_sim", (SIZE,))
+        torch.manual_seed(3)
+        shards = sharded_random(SIZE * 4, 5, device_mesh=mesh, placements=[Shard(0)]).full_tensor().cpu()
+        assert len(set(shards.flatten().tolist())) == SIZE * 20
+        copies = sharded_random(6, device_mesh=mesh, placements=[Replicate()]).to_local()
+        drawn = torch.rand(6, device=HERE)
+        for same_everywhere in (copies, drawn):
+            gathered = [torch.empty(6, device=HERE) for _ in range(SIZE)]
+            dist.all_gather(gathered, same_everywhere)
+            assert all(torch.equal(other, same_everywhere) for other in gathered)
+        assert not torch.equal(copies, drawn)
 
 
 if __name__ == "__main__":

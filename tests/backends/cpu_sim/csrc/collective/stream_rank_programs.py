@@ -13,9 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from tests.backends.cpu_sim.csrc.collective.rank_programs import HERE, RANK, SIZE, expect, full, group, refusal
-from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from northbridge_cpu_sim import Fault, planned_faults
 
@@ -123,15 +121,6 @@ def input_overwritten() -> None:
         assert everybodys.isnan().all().item(), everybodys
 
 
-def gathered_in_place() -> None:
-    """A part of the result may be the input, as FSDP has it."""
-    with group():
-        everybodys = empty(6)
-        mine = everybodys[RANK * 3 : RANK * 3 + 3].fill_(RANK + 1.0)
-        dist.all_gather_into_tensor(everybodys, mine)
-        expect(everybodys, 1, 1, 1, 2, 2, 2)
-
-
 def asked_until_done() -> None:
     """A rank that polls until the work is done may use the result."""
     with group():
@@ -219,39 +208,6 @@ def refused_calls_change_nothing() -> None:
         assert f"simccl's broadcast on rank {RANK} was given 5 as its root, and group '" in said, said
         assert said.endswith(f"(ranks {RANK}) counts its 1 ranks from 0 to 0. Fix: use one of these"), said
         expect(tensor, *[TOTAL] * 3)
-
-
-def blocking_calls() -> None:
-    """Calls that block, objects and barriers need no wait."""
-    with group():
-        tensor = full(RANK + 1.0)
-        dist.all_reduce(tensor)
-        expect(tensor, *[TOTAL] * 3)
-        objects: list[Any] = [None] * SIZE
-        dist.all_gather_object(objects, {"rank": RANK})
-        assert [each["rank"] for each in objects] == list(range(SIZE))
-        dist.barrier()
-
-
-def training() -> None:
-    """DDP waits as it should: gradients are the mean over ranks, with a communication hook too."""
-    with group():
-        for hook in (False, True):
-            torch.manual_seed(0)
-            model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to(HERE)
-            ddp = DistributedDataParallel(model, bucket_cap_mb=0)
-            if hook:
-                ddp.register_comm_hook(None, fp16_compress_hook)
-            torch.manual_seed(RANK)
-            batch = torch.randn(6, 4).pin_memory().to(HERE, non_blocking=True)
-            torch.autograd.backward(ddp(batch).square().mean())
-            for parameter in model.parameters():
-                assert parameter.grad is not None
-                grad = parameter.grad
-                assert not grad.isnan().any().item()
-                everybodys = [torch.empty_like(grad) for _ in range(SIZE)]
-                dist.all_gather(everybodys, grad)
-                assert all(torch.equal(each, grad) for each in everybodys)
 
 
 if __name__ == "__main__":
