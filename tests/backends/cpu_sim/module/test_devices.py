@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
 
 
 def test_device_contexts_nest_and_an_error_inside_leaves_them(chip: ModuleType) -> None:
@@ -35,6 +34,8 @@ def test_set_device_takes_index_string_and_device(chip: ModuleType) -> None:
         chip.set_device(device)
         assert chip.current_device() == 1
         chip.set_device(0)
+    with pytest.raises(ValueError, match="expected a cpu_sim device, found 'cpu'"):
+        chip.set_device("cpu")
 
 
 @pytest.mark.parametrize(
@@ -42,10 +43,7 @@ def test_set_device_takes_index_string_and_device(chip: ModuleType) -> None:
     [
         lambda chip: chip.set_device(9),
         lambda chip: torch.empty(1, device="cpu_sim:9"),
-        lambda chip: torch.ones(1).to("cpu_sim:9"),
         lambda chip: torch.Generator(device="cpu_sim:9"),
-        lambda chip: chip.memory_allocated(9),
-        lambda chip: chip.device(9),
         lambda chip: torch.accelerator.set_device_index(9),
         lambda chip: torch.Stream(device="cpu_sim:9"),
     ],
@@ -53,11 +51,6 @@ def test_set_device_takes_index_string_and_device(chip: ModuleType) -> None:
 def test_an_index_that_is_not_there_is_refused(chip: ModuleType, use: Callable[[ModuleType], object]) -> None:
     with pytest.raises(RuntimeError, match=r"cpu_sim:9 was asked for, but there are 8 devices \(0 to 7\)"):
         use(chip)
-
-
-def test_a_device_of_another_type_is_refused_by_name(chip: ModuleType) -> None:
-    with pytest.raises(ValueError, match="expected a cpu_sim device, found 'cpu'"):
-        chip.set_device("cpu")
 
 
 def matrices() -> tuple[torch.Tensor, torch.Tensor]:
@@ -71,14 +64,9 @@ def matrices() -> tuple[torch.Tensor, torch.Tensor]:
         lambda x, y: y + x,
         lambda x, y: x @ y,
         lambda x, y: torch.cat([x, y]),
-        lambda x, y: torch.where(x > 0, x, y),
-        lambda x, y: torch.nn.functional.linear(x, y),
         lambda x, y: x.add_(y),
-        lambda x, y: y.add_(x),
         lambda x, y: torch.add(x, x, out=y),
-        lambda x, y: torch.nn.functional.conv1d(x, torch.ones(1, 3, 1)),
         lambda x, y: torch.nn.functional.embedding(torch.tensor([0]), x),
-        lambda x, y: torch.nn.functional.layer_norm(x, (3,), torch.ones(3)),
         lambda x, y: torch.ones(()).add_(x.sum()),
         lambda x, y: torch.ops.aten._foreach_add([x], [y]),
     ],
@@ -123,28 +111,6 @@ def test_tensors_and_modules_have_the_devices_name_as_a_method(chip: ModuleType)
     assert next(module.cpu_sim().parameters()).device == torch.device("cpu_sim:0")
 
 
-def test_torch_names_the_chip_as_its_accelerator(chip: ModuleType) -> None:
-    assert torch.accelerator.current_accelerator() == torch.device("cpu_sim")
-    assert torch.accelerator.is_available()
-    assert torch.accelerator.device_count() == chip.device_count() == 8
-    torch.accelerator.set_device_index(4)
-    assert torch.accelerator.current_device_index() == chip.current_device() == 4
-    torch.accelerator.set_device_index(0)
-    torch.accelerator.synchronize()
-
-
-def test_default_devices_work_in_a_with_and_for_good(chip: ModuleType) -> None:
-    with torch.device("cpu_sim:1"):
-        assert torch.nn.Linear(2, 2).weight.device == torch.device("cpu_sim:1")
-        assert torch.arange(3).sum().item() == 3
-
-    torch.set_default_device("cpu_sim")
-    try:
-        assert torch.randn(2).device == torch.device("cpu_sim:0")
-    finally:
-        torch.set_default_device(None)
-
-
 def test_properties_name_the_device(chip: ModuleType) -> None:
     properties = chip.get_device_properties(1)
 
@@ -179,6 +145,8 @@ def test_the_accelerator_says_which_dtypes_it_has(chip: ModuleType, on_flint: Ca
 def test_every_name_of_torchs_accelerator_works(chip: ModuleType) -> None:
     x = torch.ones(1024, device="cpu_sim:1")
     accelerator = torch.accelerator
+    assert accelerator.is_available()
+    assert accelerator.device_count() == chip.device_count() == 8
 
     with accelerator.device_index(1):
         assert accelerator.current_device_index() == 1
@@ -217,58 +185,13 @@ def test_the_device_of_a_tensor_is_current_inside_a_with(chip: ModuleType) -> No
     assert chip.can_device_access_peer(0, "cpu_sim:1")
 
 
-def test_printing_shows_values_and_device(chip: ModuleType) -> None:
-    assert repr(torch.tensor([1.0, 2.5], device="cpu_sim:1")) == ("tensor([1.0000, 2.5000], device='cpu_sim:1')")
-    assert "device='cpu_sim:0'" in repr(torch.randn(20, 20, device="cpu_sim", requires_grad=True))
+def test_whatever_is_printed_names_the_device(chip: ModuleType) -> None:
+    x = torch.tensor([1.0, 2.5], device="cpu_sim:1")
 
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        (lambda: torch.tensor(3.0, device="cpu_sim"), "tensor(3., device='cpu_sim:0')"),
-        (lambda: torch.empty(0, device="cpu_sim"), "tensor([], device='cpu_sim:0')"),
-        (lambda: torch.zeros(2, 0, device="cpu_sim"), "tensor([], device='cpu_sim:0', size=(2, 0))"),
-        (
-            lambda: torch.nn.Parameter(torch.ones(1, device="cpu_sim")),
-            "Parameter containing:\ntensor([1.], device='cpu_sim:0', requires_grad=True)",
-        ),
-        (lambda: torch.tensor([1 + 2j], device="cpu_sim").conj(), "tensor([1.-2.j], device='cpu_sim:0')"),
-        (lambda: torch.tensor([True], device="cpu_sim"), "tensor([True], device='cpu_sim:0')"),
-        (
-            lambda: torch.ones(1, device="cpu_sim", dtype=torch.bfloat16),
-            "tensor([1.], device='cpu_sim:0', dtype=torch.bfloat16)",
-        ),
-        (
-            lambda: torch.ones(1, device="cpu_sim:1").untyped_storage(),
-            " 0\n 0\n 128\n 63\n[torch.storage.UntypedStorage(device=cpu_sim:1) of size 4]",
-        ),
-        (lambda: torch.Generator(device="cpu_sim:1").device, "device(type='cpu_sim', index=1)"),
-    ],
-    ids=["scalar", "empty", "no columns", "parameter", "conjugate", "bool", "bfloat16", "storage", "generator"],
-)
-def test_whatever_is_printed_names_the_device(chip: ModuleType, make: Callable[[], object], expected: str) -> None:
-    assert repr(make()) == expected
-
-
-def test_a_scalar_is_formatted_and_converted_as_pythons(chip: ModuleType) -> None:
-    x = torch.tensor(2.5, device="cpu_sim")
-
-    assert (f"{x:.2f}", f"{x}", float(x), int(x), bool(x), complex(x)) == ("2.50", "2.5", 2.5, 2, True, 2.5 + 0j)
-    assert "abc"[torch.tensor(1, device="cpu_sim")] == "b"
-    assert torch.arange(3, device="cpu_sim").tolist() == [0, 1, 2]
-    assert "..." in repr(torch.ones(2000, device="cpu_sim"))
-
-
-def test_a_data_loader_brings_pinned_batches_from_workers(chip: ModuleType) -> None:
-    data = TensorDataset(torch.arange(12.0).view(6, 2))
-
-    batches = [
-        batch.to("cpu_sim", non_blocking=True)
-        for (batch,) in DataLoader(data, 2, num_workers=1, pin_memory=True, multiprocessing_context="spawn")
-    ]
-
-    assert torch.cat(batches).cpu().tolist() == data.tensors[0].tolist()
-    assert all(batch.is_pinned() for (batch,) in DataLoader(data, 2, pin_memory=True))
+    assert repr(x) == "tensor([1.0000, 2.5000], device='cpu_sim:1')"
+    assert repr((x + 2j).conj()) == "tensor([1.0000-2.j, 2.5000-2.j], device='cpu_sim:1')"
+    assert repr(x[:1].untyped_storage()).endswith("[torch.storage.UntypedStorage(device=cpu_sim:1) of size 8]")
+    assert repr(torch.Generator(device="cpu_sim:1").device) == "device(type='cpu_sim', index=1)"
 
 
 def test_an_operator_that_the_cpu_lacks_is_refused_by_name(chip: ModuleType) -> None:
@@ -276,15 +199,6 @@ def test_an_operator_that_the_cpu_lacks_is_refused_by_name(chip: ModuleType) -> 
 
     with pytest.raises(NotImplementedError, match="aten::_fused_dropout was called on cpu_sim"):
         torch.ops.aten._fused_dropout(x, 0.5)
-
-
-def test_a_layout_that_the_chip_cannot_hold_is_refused_by_name(chip: ModuleType) -> None:
-    x = torch.ones(2, 2, device="cpu_sim")
-
-    with pytest.raises(NotImplementedError, match="gives a Mkldnn tensor of Float"):
-        x.to_mkldnn()
-    with pytest.raises(NotImplementedError, match="which cpu_sim cannot hold"):
-        x.to_sparse_csr()
 
 
 def test_the_default_stream_is_current_outside_of_a_with(chip: ModuleType) -> None:
