@@ -70,61 +70,32 @@ def test_a_process_holds_one_card(in_fork: Callable[..., str], case: str) -> Non
         assert words in found
 
 
-def test_a_child_forked_before_the_first_use_may_use_the_chip(in_fork: Callable[..., str]) -> None:
-    said = in_fork(
-        """
-        import os
-        torch.manual_seed(0)
-        assert torch.cpu_sim.is_available() and torch.cpu_sim.device_count() == 8
-        assert not torch.cpu_sim.is_initialized()
-        if os.fork() == 0:
-            print(torch.ones(2, device="cpu_sim").sum().item(), flush=True)
-            os._exit(0)
-        os.wait()
-        """
-    )
-
-    assert said == "2.0\n"
-
-
 def test_a_child_forked_after_the_first_use_is_refused_every_use(in_fork: Callable[..., str]) -> None:
     said = in_fork(
         """
         import os
-        import copy, io
         x = torch.ones(2, device="cpu_sim", requires_grad=True)
         y = (x * 2).sum()
         pinned = torch.ones(2).pin_memory()
         generator, state = torch.Generator(device="cpu_sim"), torch.cpu_sim.get_rng_state()
         stream, event = torch.cpu_sim.Stream(), torch.cpu_sim.Event(enable_timing=True)
         event.record(stream)
-        torch.save(x, file := io.BytesIO())
-        file.seek(0)
         uses = [
             lambda: torch.ones(2, device="cpu_sim"),
             lambda: torch.empty(0, device="cpu_sim"),
-            lambda: torch.rand(2, device="cpu_sim"),
             lambda: torch.UntypedStorage(4, device="cpu_sim"),
             lambda: torch.ones(2).to("cpu_sim"),
             lambda: torch.ones(2).pin_memory(),
-            lambda: torch.load(file),
-            lambda: torch.nn.Linear(2, 2).to("cpu_sim"),
             lambda: x + 1,
             lambda: x.detach().add_(1),
-            lambda: torch.add(x.detach(), 1, out=x.detach()),
             lambda: torch._foreach_add([x.detach()], 1),
-            lambda: x.detach()[0:1].fill_(1),
             lambda: x.detach().resize_(20),
             lambda: x.untyped_storage().resize_(80),
-            lambda: x.clone(),
             lambda: x.to("cpu_sim:1"),
             lambda: x.cpu(),
             lambda: x.detach().copy_(pinned),
             lambda: pinned.copy_(x.detach()),
             lambda: x[0].item(),
-            lambda: x.tolist(),
-            lambda: repr(x),
-            lambda: copy.deepcopy(x),
             lambda: y.backward(),
             lambda: x.record_stream(stream),
             lambda: torch.Generator(device="cpu_sim"),
@@ -133,17 +104,12 @@ def test_a_child_forked_after_the_first_use_is_refused_every_use(in_fork: Callab
             lambda: generator.initial_seed(),
             lambda: generator.get_state(),
             lambda: generator.set_state(state),
-            lambda: torch.cpu_sim.get_rng_state(),
-            lambda: torch.cpu_sim.manual_seed(1),
-            lambda: torch.cpu_sim.manual_seed_all(1),
-            lambda: torch.cpu_sim.seed_all(),
             lambda: torch.Stream(device="cpu_sim"),
             lambda: torch.cpu_sim.set_stream(stream),
             lambda: stream.__enter__(),
             lambda: stream.query(),
             lambda: stream.synchronize(),
             lambda: stream.wait_event(event),
-            lambda: stream.wait_stream(torch.cpu_sim.default_stream()),
             lambda: torch.cpu_sim.Event().record(),
             lambda: event.record(),
             lambda: event.query(),
@@ -151,9 +117,7 @@ def test_a_child_forked_after_the_first_use_is_refused_every_use(in_fork: Callab
             lambda: event.synchronize(),
             lambda: event.elapsed_time(event),
             lambda: torch.cpu_sim.set_device(1),
-            lambda: torch.cpu_sim.device(1).__enter__(),
             lambda: torch.cpu_sim.synchronize(),
-            lambda: torch.accelerator.synchronize(),
             lambda: torch.cpu_sim.init(),
         ]
         if os.fork() == 0:

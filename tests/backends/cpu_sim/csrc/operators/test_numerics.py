@@ -13,44 +13,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_recurrent_layers_are_the_cpus(chip: ModuleType, kind: Callable[..., nn.Module], bidirectional: bool) -> None:
-    torch.manual_seed(0)
-    on_cpu = kind(5, 7, num_layers=2, batch_first=True, bidirectional=bidirectional)
-    on_chip = kind(5, 7, num_layers=2, batch_first=True, bidirectional=bidirectional)
-    on_chip.load_state_dict(on_cpu.state_dict())
-    on_chip.to("cpu_sim")
-    inputs = torch.randn(3, 4, 5)
-
-    expected, _ = on_cpu(inputs)
-    output, _ = on_chip(inputs.to("cpu_sim"))
-    torch.autograd.backward(expected.square().sum())
-    torch.autograd.backward(output.square().sum())
-
-    assert torch.equal(output.cpu(), expected)
-    for x, y in zip(on_cpu.parameters(), on_chip.parameters(), strict=True):
-        assert x.grad is not None
-        assert y.grad is not None
-        assert torch.equal(y.grad.cpu(), x.grad)
-
-
 @pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell])
 @pytest.mark.parametrize("bias", [True, False])
 def test_recurrent_cells_are_the_cpus(chip: ModuleType, cell: type[nn.LSTMCell] | type[nn.GRUCell], bias: bool) -> None:
     torch.manual_seed(0)
-    module = cell(5, 7, bias=bias)
-    inputs = torch.randn(3, 5)
+    module, inputs = cell(5, 7, bias=bias), torch.randn(3, 5)
     expected = module(inputs)
+    found = module.to("cpu_sim")(inputs.to("cpu_sim"))
 
-    module.to("cpu_sim")
-    output = module(inputs.to("cpu_sim"))
-    with torch.inference_mode():
-        again = module(inputs.to("cpu_sim"))
-
-    for x, y, z in zip(*(t if isinstance(t, tuple) else (t,) for t in (expected, output, again)), strict=True):
+    for x, y in zip(*(t if isinstance(t, tuple) else (t,) for t in (expected, found)), strict=True):
         assert torch.equal(y.cpu(), x)
-        assert torch.equal(z.cpu(), x)
 
 
 @pytest.mark.parametrize("layer", [nn.LSTM(2, 3), nn.GRU(2, 3), nn.RNNCell(2, 3)], ids=["lstm", "gru", "cell"])
@@ -213,6 +185,8 @@ def test_what_would_touch_foreign_memory_is_refused(chip: ModuleType, call: Call
             ),
             r"aten::_nested_tensor_from_mask gives a nested tensor of Float, which cpu_sim cannot hold",
         ),
+        (lambda: torch.ones(2, 2, device="cpu_sim").to_mkldnn(), "gives a Mkldnn tensor of Float"),
+        (lambda: torch.ones(2, 2, device="cpu_sim").to_sparse_csr(), "which cpu_sim cannot hold"),
     ],
 )
 def test_a_layout_that_the_chip_lacks_is_refused(chip: ModuleType, compute: Callable[[], Tensor], said: str) -> None:
@@ -246,19 +220,15 @@ def test_packed_sequences_of_unequal_length_work(chip: ModuleType) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")
-@pytest.mark.parametrize("optimizer", [torch.optim.SparseAdam, torch.optim.SGD, torch.optim.Adagrad])
-def test_sparse_gradients_train_an_embedding(chip: ModuleType, optimizer: Callable[..., torch.optim.Optimizer]) -> None:
+def test_sparse_gradients_train_an_embedding(chip: ModuleType) -> None:
     def run(device: str) -> Tensor:
         torch.manual_seed(0)
         embedding = nn.Embedding(10, 4, sparse=True).to(device)
-        stepper = optimizer(embedding.parameters(), lr=0.1)
-        for _ in range(3):
-            stepper.zero_grad()
-            torch.autograd.backward(embedding(torch.tensor([1, 5, 5, 9], device=device)).square().sum())
-            assert embedding.weight.grad is not None
-            assert embedding.weight.grad.is_sparse
-            assert embedding.weight.grad.device == embedding.weight.device
-            stepper.step()
+        optimizer = torch.optim.SparseAdam(embedding.parameters(), lr=0.1)
+        torch.autograd.backward(embedding(torch.tensor([1, 5, 5, 9], device=device)).square().sum())
+        assert embedding.weight.grad is not None
+        assert embedding.weight.grad.is_sparse
+        optimizer.step()
         return embedding.weight.detach().cpu()
 
     assert torch.equal(run("cpu_sim:1"), run("cpu"))
@@ -284,51 +254,27 @@ COMPLEX = torch.tensor([1 + 2j, 3 - 4j])
     "compute",
     [
         lambda x: x.conj(),
-        lambda x: x.conj().resolve_conj(),
-        lambda x: x.conj().clone(),
-        lambda x: x.conj() * x,
         lambda x: x.conj().imag,
         lambda x: torch.view_as_real(x.conj().resolve_conj()),
-        lambda x: x.conj().abs(),
-        lambda x: x.conj()[1:].sum(),
-        lambda x: torch.vdot(x, x.conj()),
         lambda x: x.reshape(2, 1).mH @ x.reshape(2, 1),
-        lambda x: torch.empty_like(x).copy_(x.conj()),
         lambda x: x.clone().copy_(x.conj()).add_(x.conj()),
         lambda x: torch.ops.aten._neg_view(x.real),
-        lambda x: torch.fft.fft(x),
     ],
 )
 def test_conjugate_and_negative_views_are_the_cpus(chip: ModuleType, compute: Callable[[Tensor], Tensor]) -> None:
     assert torch.equal(compute(COMPLEX.to("cpu_sim")).cpu(), compute(COMPLEX))
 
 
-def test_complex_numbers_have_gradients(chip: ModuleType) -> None:
-    def run(device: str) -> Tensor:
-        x = COMPLEX.to(device).requires_grad_()
-        torch.autograd.backward((x.conj() * x * 2j).abs().sum())
-        assert x.grad is not None
-        return x.grad.cpu()
-
-    assert torch.equal(run("cpu_sim"), run("cpu"))
-
-
 @pytest.mark.parametrize(
     "write",
     [
         lambda x: x.view(6).add_(1),
-        lambda x: x.t()[0].zero_(),
-        lambda x: x[1].fill_(7),
         lambda x: x.unfold(1, 2, 1).mul_(2),
         lambda x: x.diagonal().copy_(torch.tensor([8.0, 9.0])),
-        lambda x: torch.add(x, 1, out=x),
-        lambda x: x.masked_fill_(x > 2, -1),
-        lambda x: x.index_add_(0, torch.tensor([0], device=x.device), torch.ones(1, 3, device=x.device)),
         lambda x: torch.ops.aten._foreach_add_([x, x[0]], 1.0),
         lambda x: x.view(torch.int32).zero_(),
         lambda x: x.set_(torch.ones(2, 3, device=x.device)),
         lambda x: x.transpose_(0, 1).add_(x.new_ones(2)),
-        lambda x: x.add_(x),
         lambda x: x.resize_(1, 2),
         lambda x: torch.cumsum(x, 1, out=x),
     ],
