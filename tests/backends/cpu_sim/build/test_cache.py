@@ -204,8 +204,10 @@ def test_a_link_to_a_file_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_folder_that_cannot_be_made_is_refused() -> None:
+    folder = Path("/proc/nosuch/cache")
+
     with pytest.raises(BuildError) as caught:
-        open_folder(folder := Path("/proc/nosuch/cache"))
+        open_folder(folder)
 
     assert str(caught.value) == (
         f"cannot write the simulated chip's cache {folder}: No such file or directory. Fix: make it writable, or set"

@@ -19,9 +19,9 @@ DRAWS: dict[str, Callable[[str], torch.Tensor]] = {
     "feature_dropout": lambda device: functional.dropout2d(torch.ones(8, 8, 2, 2, device=device)),
     "rrelu": lambda device: functional.rrelu(-torch.ones(64, device=device), training=True),
     "attention": lambda device: functional.scaled_dot_product_attention(
-        *torch.ones(3, 1, 2, 8, 4, device=device), dropout_p=0.5
+        (ones := torch.ones(1, 2, 8, 4, device=device)), ones, ones, dropout_p=0.5
     ),
-    "gamma": lambda device: torch._standard_gamma(torch.ones(64, device=device)),
+    "gamma": lambda device: torch.distributions.Gamma(*torch.ones(2, 64, device=device)).sample(),
 }
 """The draws beside those of the suite, and one of its."""
 

@@ -42,10 +42,28 @@ through = "float32"
 """
 
 
+SHORT = """
+[device]
+type = "example"
+label = "Example 1"
+count = 4
+memory = "2GiB"
+[collective]
+name = "exampleccl"
+"""
+
+
 def read(tmp_path: Path, text: str) -> SimulatedDevice:
     file = tmp_path / "device.toml"
     file.write_text(text)
     return SimulatedDevice.read(file)
+
+
+def test_what_a_short_file_leaves_out_is_as_on_cpu_sim(tmp_path: Path) -> None:
+    device = read(tmp_path, SHORT)
+
+    assert (device.key, device.lacks, device.held_as, device.collective.reduces) == (None, {}, {}, None)
+    assert [device.one_per_process, device.autograd_threads, device.ordered_streams] == [False] * 3
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def test_sparse_gradients_train_an_embedding(chip: ModuleType) -> None:
     def run(device: str) -> Tensor:
         torch.manual_seed(0)
         embedding = nn.Embedding(10, 4, sparse=True).to(device)
-        optimizer = torch.optim.SparseAdam(embedding.parameters(), lr=0.1)
+        optimizer: torch.optim.Optimizer = torch.optim.SparseAdam(embedding.parameters(), lr=0.1)
         torch.autograd.backward(embedding(torch.tensor([1, 5, 5, 9], device=device)).square().sum())
         assert embedding.weight.grad is not None
         assert embedding.weight.grad.is_sparse
