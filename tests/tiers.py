@@ -87,25 +87,25 @@ tests/backends/cpu_sim/ standard
     standard csrc/collective/test_failing_ranks.py::test_every csrc/collective/test_failing_ranks.py::test_one_of
     standard csrc/collective/test_failing_ranks.py::test_a_correct
 tests/backends/hpu/ standard
-    full runs/ test_conformance.py test_documented_examples.py test_lightning_habana.py
+    full test_runs.py test_conformance.py test_documented_examples.py test_lightning_habana.py
     full test_collective.py::test_the_first_rank_waits
 tests/backends/sdaa/ standard
-    full test_conformance.py test_lightning_teco.py test_precision.py
+    full test_conformance.py test_lightning_teco.py
+    full test_collective.py::test_ranks_are_told
 backends/npu/tests/ full
 backends/xpu/tests/ fast
-    full test_xpu_conformance.py test_xpu_simulated.py test_xpu_trainer.py::test_commands
-    standard test_xpu_bridge.py::TestCards test_xpu_trainer.py::TestChoices::test_auto_takes_them
+    full test_xpu_conformance.py test_xpu_simulated.py test_xpu_trainer.py::TestWithoutIntel::test_commands
+    standard test_xpu_bridge.py::TestCards test_xpu_trainer.py::test_auto_takes_them
     standard test_xpu_trainer.py::TestWithoutIntel::test_auto_passes_it_over
 tests/backends/simulated/ full
-    standard runs/test_doctor.py::TestShown runs/test_ranks.py::TestTwoNodes test_contract.py
+    standard test_runs.py::test_each_command test_runs.py::TestTwoNodes test_contract.py
     standard test_chip.py::TestExports
-    standard runs/test_doctor.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[eager]
-    standard runs/test_doctor.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[ren
+    standard test_runs.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[eager]
+    standard test_runs.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[ren
 tests/backends/simulation/ fast
-    standard runs/
+    standard test_network.py
 tests/backends/together/ full
     fast test_difference.py
-    standard test_checkpoints.py
 tests/bench/ fast
     full test_bench.py
 tests/compat/ fast

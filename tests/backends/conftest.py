@@ -54,3 +54,6 @@ if _SIMULATED is None:
 
 # pytest rewrites assertions in test files alone, and these are the bodies of tests.
 pytest.register_assert_rewrite("tests.backends.exports", "tests.backends.simulation", "tests.backends.simulated")
+
+if _SIMULATED is not None:
+    from tests.backends.simulation.simulation import *  # noqa: F403 - its hooks and fixtures are those of this folder

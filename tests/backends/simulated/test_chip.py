@@ -1,15 +1,13 @@
-"""A simulated chip beside the CPU: its layers, what Lightning exports of a model, and how it loads."""
+"""A simulated chip beside the CPU: its layers, and what Lightning exports of a model."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 from tests.backends.exports import Exports, pytestmark as pytestmark
 from tests.backends.simulation.chip import SimChip
-from tests.backends.simulation.processes import Run
 from torch import Tensor
 
 
@@ -50,18 +48,3 @@ class TestExports(Exports):
     def device(self, sim: SimChip, loaded: ModuleType) -> torch.device:
         assert loaded.is_available()
         return torch.device(sim.name)
-
-
-def test_without_a_compiler_the_error_names_it(sim: SimChip, run: Run, tmp_path: Path) -> None:
-    program = f"""
-        import northbridge
-        try:
-            northbridge.load({sim.name!r})
-        except northbridge.NorthbridgeError as error:
-            print(error)
-    """
-
-    said = run(program, first="", NORTHBRIDGE_CPU_SIM_CACHE=str(tmp_path), CXX="/bin/false").splitlines()[-1]
-
-    assert said.startswith("compiling the simulated chip failed: ")
-    assert "Fix: another compiler (CXX=clang++); see " in said

@@ -1,19 +1,46 @@
-"""The facts about a simulated chip that the shared tests need."""
+"""The facts about a simulated chip that the shared tests need, and the page of the docs that shows its runs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
-from tests.backends.simulation.page import Page
+from tests.docs.page import PAGES, samples, shows
 
 from northbridge.contract import Contract, Symbol
 from northbridge_cpu_sim import Record, Server
 
-_SHARED = Path(__file__).with_name("scripts")
+
+@dataclass(frozen=True)
+class Page:
+    """A page, by its path in the repository."""
+
+    path: str
+
+    @cached_property
+    def shown(self) -> dict[str, str]:
+        """The output below each command on the page."""
+        return {
+            command: output
+            for sample in samples(self.path, "console")
+            for command, output in re.findall(r"^[\w-]*\$ (.+)\n((?:(?![\w-]*\$ ).*\n)*)", sample.code, flags=re.M)
+        }
+
+    @cached_property
+    def scripts(self) -> dict[str, str]:
+        """The scripts on the page, by their titles: what is shown is what runs."""
+        # Kind "py", and not "python": those samples are run by tests/docs, in one process.
+        found = re.findall(r'^```py title="([^"\n]+)"\n(.*?)^```$', PAGES[self.path].read_text(), flags=re.M | re.S)
+        return dict(found)
+
+    def assert_shown(self, command: str, said: str) -> None:
+        """Assert that the page shows ``command`` to print what it has printed here."""
+        shown = self.shown[command]
+        assert shows(said, shown), f"the page shows:\n{shown}\nbut here it printed:\n{said}"
 
 
 @dataclass(frozen=True)
@@ -39,20 +66,14 @@ class SimChip:
     page: Page
     """The page of the docs that shows the runs."""
 
-    scripts: Path
-    """The folder of the scripts that are this chip's own."""
-
     modes: Mapping[str, Mapping[str, str]]
     """The variables of each of its modes."""
 
-    eight_ranks: str
+    eight_ranks: str = ""
     """The line of the log that tells on what eight ranks run."""
 
-    places: tuple[str, ...]
+    places: tuple[str, ...] = tuple(f"rank {rank}: node {rank // 2}, device {rank % 2}" for rank in range(4))
     """The output of ``train.py`` for each of four ranks on two nodes."""
-
-    ordered_streams: bool = False
-    """True if work is done in the order of the calls, whatever their streams."""
 
     cards: int = 8
     server: Callable[[], Server] | None = None
@@ -84,8 +105,3 @@ class SimChip:
     def on_server(self, folder: Path) -> dict[str, str]:
         """Return what the environment says to a process that stands on the server in ``folder``."""
         return {f"NORTHBRIDGE_{self.name.upper()}_SIM_SERVER": str(folder)} if self.server else {}
-
-    def script(self, name: str) -> Path:
-        """Return a script of this chip's, or else of all chips."""
-        own = self.scripts / name
-        return own if own.exists() else _SHARED / name

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from tests.backends.simulation.chip import SimChip
-from tests.scripts import Ran, fork_script, start_python, wait
+from tests.scripts import Ran, fork_script, wait
 
 import northbridge
 from northbridge.settings import WRITTEN
 from northbridge_conformance.runs.processes import reserve_port, start_afresh as run_afresh
 from northbridge_cpu_sim import Server
 
-LIMIT_S = 120.0
-
 ROOT = Path(__file__).parents[3]
 
 Begin = Callable[..., "Callable[[], Ran]"]
-Start = Callable[..., "subprocess.Popen[str]"]
 Run = Callable[..., str]
 OnRanks = Callable[..., "list[str]"]
 
@@ -63,24 +58,6 @@ def environment(sim: SimChip, tmp_path: Path) -> dict[str, str]:
 def server(sim: SimChip, tmp_path: Path) -> Server:
     """The server of the test's processes, looked at from outside; for a chip that has one."""
     return Server(tmp_path / "server", sim.cards)
-
-
-@pytest.fixture
-def start(sim: SimChip, environment: dict[str, str]) -> Iterator[Start]:
-    """Start a program in a Python of its own, after the vendor's import unless `first` says otherwise.
-
-    What is still running at the end of the test is killed.
-    """
-    with contextlib.ExitStack() as started:
-
-        def start(program: str, *, first: str = sim.imports, **environ: str) -> subprocess.Popen[str]:
-            program, given = first + textwrap.dedent(program), {**environment, **environ}
-            process = start_python("-c", program, environ=given, stdin=subprocess.PIPE, stderr=subprocess.STDOUT)
-            started.enter_context(process)  # which waits for it, once it has been killed
-            started.callback(process.kill)
-            return process
-
-        yield start
 
 
 @pytest.fixture

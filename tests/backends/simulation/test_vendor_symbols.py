@@ -2,94 +2,68 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import pytest
 from tests.backends.simulation.vendor_symbols import symbols, variables
 
 PACKAGES = ("acme_frameworks", "acmeml")
+CODE = """
+import importlib, sys, torch
+import acme_frameworks.torch.core as core
+from acme_frameworks.torch.core import imported as other
+from torch import acme
 
+importlib.import_module('acme_frameworks.torch.core').by_import_module()
+sys.modules['acme_frameworks.torch.core'].by_sys_modules()
+getattr(core, 'asked_for', None)
+for each in ("in_a_loop",): getattr(core, each)
+NAMES = {"in_a_table": 1}
+found = [getattr(core, name) for name, number in NAMES.items()]
+torch.acme.of_torch()
+torch.get_device_module('acme').by_its_name()
+hasattr(acme, 'perhaps')
 
-def named(source: str) -> set[str]:
-    return {use.name for use in symbols(source, PACKAGES, "acme")}
+class Bridge:
+    def load(self):
+        self._core = core
+    def _found(self):
+        import acme_frameworks.torch.core as inner
+        return inner
+    def after_step(self):
+        self._core.of_an_attribute()
+        self._found().of_a_method()
+        module = self.module
+        module.of_the_device()
 
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import acme_frameworks.torch.core as core; core.mark_step()",
-        "from acme_frameworks.torch.core import mark_step as mark; mark()",
-        "import importlib; core = importlib.import_module('acme_frameworks.torch.core'); core.mark_step()",
-        "from importlib import import_module; import_module('acme_frameworks.torch.core').mark_step()",
-        "import sys; sys.modules['acme_frameworks.torch.core'].mark_step()",
-        "import acme_frameworks.torch.core as core; getattr(core, 'mark_step', None)",
-        """
-        import acme_frameworks.torch.core as core
-        for name in ("mark_step",): getattr(core, name)
-        """,
-        """
-        import acme_frameworks.torch.core as core
-        NAMES = {"mark_step": 1}
-        found = [getattr(core, name) for name, number in NAMES.items()]
-        """,
-        """
-        class Bridge:
-            def load(self):
-                import acme_frameworks.torch.core as core
-                self._core = core
-            def after_step(self):
-                self._core.mark_step()
-        """,
-        """
-        class Bridge:
-            def _core(self):
-                import acme_frameworks.torch.core as core
-                return core
-            def after_step(self):
-                self._core().mark_step()
-        """,
-        """
-        def core():
-            import acme_frameworks.torch.core as core
-            yield core
-        def after_step():
-            with core() as opened:
-                opened.mark_step()
-        """,
-    ],
+def begin():
+    yield core
+with begin() as opened:
+    opened.of_a_generator()
+"""
+FOLLOWED = (
+    "imported by_import_module by_sys_modules asked_for in_a_loop in_a_table of_an_attribute of_a_method of_a_generator"
 )
-def test_it_follows_a_module_to_its_function(source: str) -> None:
-    assert "acme_frameworks.torch.core.mark_step" in named(textwrap.dedent(source))
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import torch\ntorch.acme.synchronize()",
-        "from torch import acme\nacme.synchronize()",
-        "import torch\ntorch.get_device_module('acme').synchronize()",
-        "import torch\nhasattr(torch.acme, 'synchronize')",
-        "class D:\n    def f(self):\n        module = self.module\n        module.synchronize()",
-    ],
-)
-def test_it_knows_the_names_of_torchs_device_module(source: str) -> None:
-    assert "torch.acme.synchronize" in named(source)
+def test_it_follows_a_module_to_its_functions() -> None:
+    named = {use.name for use in symbols(CODE, PACKAGES, "acme")}
+
+    assert {f"acme_frameworks.torch.core.{each}" for each in FOLLOWED.split()} <= named
+    assert {f"torch.acme.{each}" for each in ("of_torch", "by_its_name", "perhaps", "of_the_device")} <= named
+    assert {use.name for use in symbols(CODE, PACKAGES, "acme") if use.is_question} == {
+        "torch.acme.perhaps",
+        *(f"acme_frameworks.torch.core.{each}" for each in ("asked_for", "in_a_loop", "in_a_table")),
+    }
 
 
 def test_it_refuses_what_nobody_can_read() -> None:
     with pytest.raises(ValueError, match=r"line 2: getattr\(acmeml, name\) names no constant"):
-        named("import acmeml\ngetattr(acmeml, name)")
+        symbols("import acmeml\ngetattr(acmeml, name)", PACKAGES, "acme")
 
 
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        ("import os\nos.environ['ID']", "ID"),
-        ("import os\nos.environ.setdefault('ID', '1')", "ID"),
-        ("import os\nos.getenv('ID')", "ID"),
-        ("raise ValueError(f'ACME_LAZY_MODE={1} is wrong')", "ACME_LAZY_MODE"),
-        ("class S:\n    prefix = ''\n    rank: int = 1", "RANK"),
-    ],
-)
-def test_it_sees_variables(source: str, name: str) -> None:
-    assert {use.name for use in variables(source, ("ACME", "ACCL"))} == {name}
+def test_it_sees_variables() -> None:
+    asked = (
+        "os.environ['A']\nos.environ.setdefault('B', '1')\nos.getenv('C')\nclass S:\n    prefix = ''\n    d: int = 1"
+    )
+    text = "raise ValueError(f'ACME_LAZY_MODE={1} is wrong')"
+
+    assert {use.name for use in variables(f"{asked}\n{text}", ("ACME", "ACCL"))} == {*"ABCD", "ACME_LAZY_MODE"}

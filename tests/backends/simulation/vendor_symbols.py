@@ -161,14 +161,9 @@ class _Walk:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 yield from (Use(alias.name, node.lineno) for alias in node.names if self._is_vendors(alias.name))
-            elif isinstance(node, ast.ImportFrom) and self._is_vendors(node.module or ""):
-                yield from (Use(f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module == "torch":
-                yield from (
-                    Use(f"torch.{alias.name}", node.lineno)
-                    for alias in node.names
-                    if self._is_vendors(f"torch.{alias.name}")
-                )
+            elif isinstance(node, ast.ImportFrom):
+                named = (f"{node.module}.{alias.name}" for alias in node.names)
+                yield from (Use(name, node.lineno) for name in named if self._is_vendors(name))
             elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr"):
                 yield from self._asked_for(node)
             elif isinstance(node, (ast.Attribute, ast.Name, ast.Call)) and id(node) not in inner:

@@ -9,20 +9,17 @@ from typing import Any
 
 import pytest
 import torch
-from tests.backends.hpu.gaudi import GAUDI
 from tests.backends.simulation.processes import Run
-from torch import nn
 
-COUNT = (
-    GAUDI.imports
-    + """
+COUNT = """
+import torch
+import habana_frameworks.torch.core as htcore
 from habana_frameworks.torch.hpu.metrics import metric_global
 def compiled():
     return dict(metric_global("graph_compilation").stats())["TotalNumber"]
 def add(size):
     return torch.ones(size, device="hpu") + 1
 """
-)
 
 
 def numbers(metric: Any) -> dict[str, Any]:
@@ -89,55 +86,23 @@ def test_in_lazy_mode_a_graph_ends_at_a_marker(run: Run) -> None:
     assert run(program, first=COUNT, PT_HPU_LAZY_MODE="1") == "[0, 1, 1, 1, 1, 2] 2\n"
 
 
-# The vendor's tool that looks for dynamic shapes
-
-
-class Pair(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(3, 5), nn.Linear(5, 2)
-
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.second(self.first(rows))
-        return out
-
-
-def table(file: Path) -> list[dict[str, str]]:
-    with file.open() as lines:
-        return list(csv.DictReader(lines))
-
-
-def test_it_writes_which_modules_were_compiled_in_which_step(hpu: ModuleType, tmp_path: Path) -> None:
-    from habana_frameworks.torch.utils.experimental import detect_recompilation_auto_model
-
-    model: Any = detect_recompilation_auto_model(Pair().to("hpu"), "Pair", waittime=0, csv_out=str(tmp_path / "out"))
-    for size in (17, 17, 19):
-        model(torch.ones(size, 3, device="hpu"))
-    model.analyse_dynamicity()
-
-    rows = table(tmp_path / "out_1.csv")
-    names = ["Pair/first", "Pair/second", "Pair"]
-    assert [(row["Step"], row["Recompiling modules"]) for row in rows] == [
-        (step, each) for step in "02" for each in names
-    ]
-    assert {row["New in"] for row in rows} == {"True"}
-    assert rows[0]["Class"] == "torch.nn.modules.linear.Linear"
-    assert rows[0]["Location"].endswith("linear.py")
-    assert {row["Module name"]: row["Recompile count"] for row in table(tmp_path / "out_2.csv")} == dict.fromkeys(
-        names, "2"
-    )
-
-
-def test_in_lazy_mode_each_module_is_a_graph_of_its_own(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lazy", ["0", "1"])
+def test_its_tool_tells_which_modules_were_compiled_when(run: Run, tmp_path: Path, lazy: str) -> None:
+    """In lazy mode each module is a graph of its own."""
     program = f"""
     from habana_frameworks.torch.utils.experimental import detect_recompilation_auto_model
     model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU()).to("hpu")
     model = detect_recompilation_auto_model(model, waittime=0, csv_out={str(tmp_path / "out")!r})
-    for size in (2, 2, 4):
+    for size in (17, 17, 19):
         model(torch.ones(size, 3, device="hpu"))
     model.analyse_dynamicity()
     """
-    run(program, PT_HPU_LAZY_MODE="1")
+    run(program, PT_HPU_LAZY_MODE=lazy)
 
-    counts = {row["Module name"]: row["Recompile count"] for row in table(tmp_path / "out_2.csv")}
-    assert counts == {"Net": "2", "Net/0": "2", "Net/1": "2"}
+    steps, counts = (list(csv.DictReader((tmp_path / f"out_{file}.csv").read_text().splitlines())) for file in (1, 2))
+    names = ["Net/0", "Net/1", "Net"]
+    assert [(row["Step"], row["Recompiling modules"]) for row in steps] == [(s, name) for s in "02" for name in names]
+    assert {row["New in"] for row in steps} == {"True"}
+    assert steps[0]["Class"] == "torch.nn.modules.linear.Linear"
+    assert steps[0]["Location"].endswith("linear.py")
+    assert {row["Module name"]: row["Recompile count"] for row in counts} == dict.fromkeys(names, "2")
