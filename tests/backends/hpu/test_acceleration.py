@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,11 +50,11 @@ class Layer(LightningModule):
         return self.make(self.parameters())
 
 
-def fit(make: Callable[[Any], Optimizer], steps: int = 2, ckpt_path: Any = None, **options: Any) -> Trainer:
+def fit(make: Callable[[Any], Optimizer], steps: int = 2, **options: Any) -> Trainer:
     batches: Any = torch.utils.data.DataLoader(torch.ones(4, 3), batch_size=2)  # type: ignore[arg-type]  # a tensor
     quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     trainer = Trainer(accelerator="hpu", devices=1, max_steps=steps, **{**quiet, **options})
-    trainer.fit(Layer(make), batches, ckpt_path=ckpt_path)
+    trainer.fit(Layer(make), batches)
     return trainer
 
 
@@ -84,7 +83,7 @@ def sgd(parameters: Any) -> Optimizer:
     return SGD(parameters, lr=0.01)
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])
+@pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
 def test_gradient_clip_val_uses_the_vendors_clip(clips: list[float], precision: Any) -> None:
     clipped = fit(sgd, gradient_clip_val=0.25, precision=precision)
 
@@ -146,9 +145,7 @@ def test_torch_fused_names_the_vendor_class() -> None:
 
 @pytest.mark.shows("torch's fused optimizers have no kernel for hpu")
 def test_torch_fused_is_refused_by_a_fabric_too() -> None:
-    fabric = Fabric(accelerator="hpu", devices=1)
-    fabric.launch()
-    layer = nn.Linear(1, 1)
+    fabric, layer = Fabric(accelerator="hpu", devices=1), nn.Linear(1, 1)
 
     with pytest.raises(northbridge.UnsupportedError, match="import FusedSGD; FusedSGD"):
         fabric.setup(layer, SGD(layer.parameters(), lr=0.1, fused=True))
@@ -163,49 +160,25 @@ def test_a_release_without_classes_leaves_fused_to_torch(monkeypatch: pytest.Mon
     assert noted.reason.startswith("the vendor's software has none: ")
 
 
-@pytest.mark.parametrize("vendors_first", [True, False], ids=["fused to plain", "plain to fused"])
-def test_a_checkpoint_continues_in_the_other_optimizer(tmp_path: Path, vendors_first: bool) -> None:
-    from habana_frameworks.torch.hpex.optimizers import FusedAdamW
+def test_a_new_shape_grows_the_vendors_count() -> None:
+    acceleration = northbridge.get("hpu").acceleration
+    assert isinstance(acceleration, HPUAcceleration)
+    assert northbridge.get("hpu").capabilities.recompilation == northbridge.yes
+    torch.ones(23, 3, device="hpu")
+    before = acceleration.compilations()
+    torch.ones(23, 3, device="hpu")
+    known = acceleration.compilations()
+    torch.ones(23, 5, device="hpu")
 
-    def plain(parameters: Any) -> Optimizer:
-        return AdamW(parameters, lr=0.01, weight_decay=0.1)
-
-    def fused(parameters: Any) -> Optimizer:
-        optimizer: Optimizer = FusedAdamW(parameters, lr=0.01, weight_decay=0.1, eps=1e-8)
-        return optimizer
-
-    first, second = (fused, plain) if vendors_first else (plain, fused)
-    path = tmp_path / "state.ckpt"
-    fit(first, steps=2).save_checkpoint(path)
-
-    continued = fit(second, steps=4, ckpt_path=path)
-
-    assert torch.allclose(weights(continued), weights(fit(plain, steps=4)), atol=1e-6)
-    (state,) = continued.strategy.optimizers
-    assert {float(each["step"]) for each in state.state_dict()["state"].values()} == {4.0}
+    assert set(before) == {"graph_compilation", "cpu_fallback", "memory_defragmentation"}
+    assert known == before
+    assert acceleration.compilations()["graph_compilation"] == before["graph_compilation"] + 1
 
 
-class TestCompilations:
-    def test_a_new_shape_grows_the_vendors_count(self) -> None:
-        acceleration = northbridge.get("hpu").acceleration
-        assert isinstance(acceleration, HPUAcceleration)
-        assert northbridge.get("hpu").capabilities.recompilation == northbridge.yes
-        torch.ones(23, 3, device="hpu")
-        before = acceleration.compilations()
-        torch.ones(23, 3, device="hpu")
-        known = acceleration.compilations()
-        torch.ones(23, 5, device="hpu")
+def test_the_cache_counts_where_the_vendor_counts_it(run: Run) -> None:
+    program = "torch.ones(2, device='hpu'); torch.ones(2, device='hpu'); print(backend.acceleration.compilations())"
+    first = "import northbridge, torch\nbackend = northbridge.load('hpu')\n"
 
-        assert set(before) == {"graph_compilation", "cpu_fallback", "memory_defragmentation"}
-        assert known == before
-        assert acceleration.compilations()["graph_compilation"] == before["graph_compilation"] + 1
-
-    def test_the_cache_counts_where_the_vendor_counts_it(self, run: Run) -> None:
-        program = "torch.ones(2, device='hpu'); torch.ones(2, device='hpu'); print(backend.acceleration.compilations())"
-        said = run(
-            program,
-            first="import northbridge, torch\nbackend = northbridge.load('hpu')\n",
-            PT_HPU_ENABLE_CACHE_METRICS="1",
-        )
-
-        assert "'recipe_cache hits': 1.0, 'recipe_cache misses': 1.0" in said
+    assert "'recipe_cache hits': 1.0, 'recipe_cache misses': 1.0" in run(
+        program, first=first, PT_HPU_ENABLE_CACHE_METRICS="1"
+    )

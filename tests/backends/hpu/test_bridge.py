@@ -1,4 +1,4 @@
-"""Loading of the vendor's software: the effects of its import, and the card of a rank."""
+"""Loading of the vendor's software: its variables, the effects of its import, and the card of a rank."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 from tests.backends.simulation.processes import Run
 
 import northbridge
+from northbridge import SettingsError
 from northbridge_hpu.bridge import HPUBridge
+from northbridge_hpu.settings import KNOWN_SUBSETS, HPUSettings
 
 LOAD = "import northbridge\nbackend = northbridge.load('hpu')\nimport os, torch\n"
 NEVER_SET = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
@@ -28,6 +30,7 @@ try:
 except northbridge.NorthbridgeError as error:
     print(type(error).__name__, error)
 """
+SETS = "0,1; 2,3; 4,5; 6,7; 0,1,2,3; 4,5,6,7; 0,1,2,3,4,5,6,7"
 OTHER = "SettingsError HLS_MODULE_ID={} is set, but this rank's card is module {}. Fix: unset it"
 
 
@@ -50,37 +53,31 @@ print(markers.placed - before)
 """
 
 
-class TestModes:
-    """Of two releases, the newer is eager by default and the older lazy; the variable wins."""
+EAGER = [
+    "hpu_backend is taken",
+    (
+        "'hpu' cannot compile with 'inductor': it generates no code for Gaudi. Fix: write torch.compile(model,"
+        " backend='hpu_backend')"
+    ),
+]
+LAZY = [
+    (
+        "'hpu' cannot compile with 'hpu_backend': lazy mode makes graphs by itself, and PT_HPU_LAZY_MODE=0 chooses"
+        " eager mode. Fix: leave torch.compile out"
+    ),
+    "'hpu' cannot compile with 'inductor': it generates no code for Gaudi. Fix: leave torch.compile out",
+]
 
-    @pytest.mark.parametrize("chosen", [{}, {"PT_HPU_LAZY_MODE": "0"}], ids=["by default", "by the variable"])
-    def test_eager_has_the_vendors_compiler_and_marks_no_step(self, run: Run, chosen: dict[str, str]) -> None:
-        release = "1.19" if chosen else "1.22"
-        said = run(TAKEN_OR_REFUSED, first=LOAD, NORTHBRIDGE_HPU_SIM_RELEASE=release, **chosen)
-        assert said.strip().splitlines()[-3:] == [
-            "hpu_backend is taken",
-            (
-                "'hpu' cannot compile with 'inductor': it generates no code for Gaudi. Fix: write torch.compile(model,"
-                " backend='hpu_backend')"
-            ),
-            "0",
-        ]
 
-    @pytest.mark.parametrize("chosen", [{}, {"PT_HPU_LAZY_MODE": "1"}], ids=["by default", "by the variable"])
-    def test_lazy_has_no_compiler_and_marks_each_step(self, run: Run, chosen: dict[str, str]) -> None:
-        release = "1.22" if chosen else "1.19"
-        said = run(TAKEN_OR_REFUSED, first=LOAD, NORTHBRIDGE_HPU_SIM_RELEASE=release, **chosen)
-        refused, _, marked = said.strip().splitlines()[-3:]
+@pytest.mark.parametrize(("lazy", "refused", "marked"), [("0", EAGER, "0"), ("1", LAZY, "3")], ids=["eager", "lazy"])
+def test_eager_mode_has_a_compiler_and_lazy_mode_markers(run: Run, lazy: str, refused: list[str], marked: str) -> None:
+    said = run(TAKEN_OR_REFUSED, first=LOAD, PT_HPU_LAZY_MODE=lazy)
 
-        assert refused == (
-            "'hpu' cannot compile with 'hpu_backend': lazy mode makes graphs by itself, and PT_HPU_LAZY_MODE=0"
-            " chooses eager mode. Fix: leave torch.compile out"
-        )
-        assert marked == "3"
+    assert said.strip().splitlines()[-3:] == [*refused, marked]
 
 
 SCRIPT_FIRST = "import torch\nimport habana_frameworks.torch.core\n"
-SETS = "import os, torch\nassert os.environ['MASTER_PORT'] == '12345'\nos.environ.update({})\n"
+SETTING = "import os, torch\nassert os.environ['MASTER_PORT'] == '12345'\nos.environ.update({})\n"
 USERS = {"MASTER_ADDR": "localhost", "MASTER_PORT": "12345"}
 ALL = {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "29517", "HLS_MODULE_ID": "3"}
 
@@ -90,8 +87,8 @@ ALL = {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "29517", "HLS_MODULE_ID": "3"}
     [
         ("", {}, {}),
         ("", ALL, ALL),
-        (SETS.format(SCRIPTS), {}, SCRIPTS),
-        (SETS.format({"MASTER_ADDR": "localhost"}), {}, {}),
+        (SETTING.format(SCRIPTS), {}, SCRIPTS),
+        (SETTING.format({"MASTER_ADDR": "localhost"}), {}, {}),
         ("", {"MASTER_PORT": "29500"}, {"MASTER_PORT": "29500"}),
         (SCRIPT_FIRST, {}, {}),
         (SCRIPT_FIRST, {"WORLD_SIZE": "4", "RANK": "2", "LOCAL_RANK": "2"}, {}),
@@ -164,10 +161,7 @@ class TestTheCardOfARank:
                 0,
                 2,
                 {"HABANA_VISIBLE_MODULES": "1,2"},
-                (
-                    "SettingsError HABANA_VISIBLE_MODULES='1,2' is not one of the vendor's sets: 0,1; 2,3; 4,5; 6,7;"
-                    " 0,1,2,3; 4,5,6,7; 0,1,2,3,4,5,6,7"
-                ),
+                f"SettingsError HABANA_VISIBLE_MODULES='1,2' is not one of the vendor's sets: {SETS}",
             ),
             (
                 0,
@@ -192,33 +186,39 @@ class TestTheCardOfARank:
         assert last(run(program, first=LOAD, **environ)) == said
 
 
-class TestTheEnvironment:
-    @pytest.mark.parametrize("variable", ["PT_HPU_GPU_MIGRATION", "PT_HPU_EMULATE_DISTRIBUTED"])
-    @pytest.mark.parametrize(("with_torch", "imported"), [("0", False), ("1", True)], ids=["in time", "late"])
-    def test_deceiving_switch_is_refused(self, run: Run, variable: str, with_torch: str, imported: bool) -> None:
-        attempt = """
+WHY = {
+    "PT_HPU_GPU_MIGRATION": "redirects torch.cuda to the HPU, and 'nccl' to 'hccl'",
+    "PT_HPU_EMULATE_DISTRIBUTED": "skips collectives",
+}
+
+
+@pytest.mark.parametrize(("variable", "why"), WHY.items())
+@pytest.mark.parametrize(("with_torch", "imported"), [("0", False), ("1", True)], ids=["in time", "late"])
+def test_deceiving_switch_is_refused(run: Run, variable: str, why: str, with_torch: str, imported: bool) -> None:
+    attempt = """
 import sys, northbridge
 try:
     northbridge.load("hpu")
 except northbridge.SettingsError as error:
-    print(error.variable, "habana_frameworks.torch" in sys.modules)
+    print("habana_frameworks.torch" in sys.modules, error.variable, error)
 """
 
-        said = last(run(attempt, first="#\n", PT_HPU_AUTOLOAD=with_torch, **{variable: "1"}))
+    said = last(run(attempt, first="#\n", PT_HPU_AUTOLOAD=with_torch, **{variable: "1"}))
 
-        assert said == f"{variable} {imported}"
+    assert said == f"{imported} {variable} {variable} {why}. Fix: unset it"
 
-    def test_useless_container_variable_is_warned_about(self, run: Run) -> None:
-        """And the vendor's patches of modules are off, unless they are asked for."""
-        ask = "print(os.environ['PT_HPU_WEIGHT_SHARING'])"
-        said = run(ask, first=LOAD, HABANA_VISIBLE_DEVICES="0,1")
 
-        assert (
-            "HABANA_VISIBLE_DEVICES=0,1 is read by the container runtime only: this process sees 8 cards."
-            " Fix: set HABANA_VISIBLE_MODULES"
-        ) in said
-        assert last(said) == "0"
-        assert last(run(ask, first=LOAD, PT_HPU_WEIGHT_SHARING="1")) == "1"
+def test_useless_container_variable_is_warned_about(run: Run) -> None:
+    """And the vendor's patches of modules are off, unless they are asked for."""
+    ask = "print(os.environ['PT_HPU_WEIGHT_SHARING'])"
+    said = run(ask, first=LOAD, HABANA_VISIBLE_DEVICES="0,1")
+
+    assert (
+        "HABANA_VISIBLE_DEVICES=0,1 is read by the container runtime only: this process sees 8 cards."
+        " Fix: set HABANA_VISIBLE_MODULES"
+    ) in said
+    assert last(said) == "0"
+    assert last(run(ask, first=LOAD, PT_HPU_WEIGHT_SHARING="1")) == "1"
 
 
 @pytest.mark.parametrize(
@@ -240,3 +240,59 @@ def test_distribution_of_a_stranger(
 
     with pytest.raises(northbridge.SoftwareMissingError, match=problem) if problem != "$" else nullcontext():
         HPUBridge().describe_machine()
+
+
+# The settings themselves
+
+
+def test_each_is_read_from_the_vendors_variable() -> None:
+    settings = HPUSettings.read(
+        {
+            "HABANA_VISIBLE_MODULES": "3,1",
+            "HABANA_VISIBLE_DEVICES": "0,2",
+            "HLS_MODULE_ID": "5",
+            "PT_HPU_LAZY_MODE": "1",
+            "HABANA_LOGS": "/tmp",  # the vendor's many other variables are left alone
+        }
+    )
+
+    assert settings.habana_visible_modules == (3, 1)
+    assert settings.habana_visible_devices == (0, 2)
+    assert settings.hls_module_id == 5
+    assert settings.pt_hpu_lazy_mode == "1"
+    assert HPUSettings.read({"HABANA_VISIBLE_DEVICES": "all"}).habana_visible_devices == "all"  # the containers' word
+
+
+MODULES = "a list of module ids, each once, with commas between, such as 0,1,2,3"
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "allowed"),
+    [
+        *(("HABANA_VISIBLE_MODULES", text, MODULES) for text in ("0,one", "0,0", "-1,0")),
+        ("HABANA_VISIBLE_DEVICES", "some", "'all', or a list of indices, each once, with commas between"),
+        ("HLS_MODULE_ID", "first", "one module id, a whole number from 0"),
+        ("PT_HPU_LAZY_MODE", "2", "0 (eager) or 1 (lazy)"),
+        ("PT_HPU_GPU_MIGRATION", "maybe", "0 or 1"),
+    ],
+)
+def test_what_is_allowed_is_said(variable: str, text: str, allowed: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        HPUSettings.read({variable: text})
+
+    assert caught.value.variable == variable
+    assert str(caught.value).startswith(f"{variable}={text!r} is not {allowed}. Fix: correct or unset it")
+
+    # The vendor's software compares the text with "0" alone, so that an empty one is lazy mode.
+    with pytest.raises(SettingsError, match=r"^PT_HPU_LAZY_MODE='' means lazy mode to the vendor. Fix: unset it, or"):
+        HPUSettings.read({"PT_HPU_LAZY_MODE": ""})
+
+
+def test_documented_sets_of_modules_are_allowed() -> None:
+    for known in (*KNOWN_SUBSETS, "6"):  # in any order, and one alone
+        modules = tuple(int(module) for module in reversed(known.split(",")))
+        HPUSettings(habana_visible_modules=modules).reject_unknown_subset(modules)
+    HPUSettings().reject_unknown_subset((0, 2))  # what the machine has is not the user's choice
+    for unknown in ((0, 2), (0, 1, 2), (2, 3, 4, 5)):
+        with pytest.raises(SettingsError, match="is not one of the vendor's sets: "):
+            HPUSettings(habana_visible_modules=unknown).reject_unknown_subset(unknown)

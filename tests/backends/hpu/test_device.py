@@ -1,7 +1,8 @@
-"""The card of a process: taking it, naming it, and what is known of it before."""
+"""The card of a process: taking it, naming it, and what is known of it and the others before."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from tests.backends.simulation.processes import Run
 from torch import nn
 
 import northbridge
+from northbridge_hpu import cards
 
 LOAD = "import northbridge\nbackend = northbridge.load('hpu')\nimport os, torch\n"
 TAKE = "backend.bridge.prepare_rank(index={0}, local_rank=0, world_size=1)\nbackend.device.select({0})\n"
@@ -74,37 +76,32 @@ with contextlib.suppress(RuntimeError):
 """
 
 
-class TestLoadedTooLate:
-    CPU_BACKWARD = "import torch\ntorch.ones(1, requires_grad=True).sum().backward()\n"
-
-    def test_after_cpu_backward_it_is_an_error_with_the_fix(self, run: Run) -> None:
-        take = (
-            "from northbridge.lightning.pytorch import Accelerator\n"
-            "Accelerator('hpu').setup_device(torch.device('hpu'))"
-        )
-        said = last(run(attempt(take), first=QUESTIONS + self.CPU_BACKWARD + LOAD, **NOT_WITH_TORCH))
-
-        assert said.startswith("SoftwareLoadError 'hpu' was loaded too late: a backward() ran before")
-        assert "Fix: `import northbridge; northbridge.load('hpu')` at the top of the script" in said
+SET_UP = """
+from northbridge.lightning.pytorch import Accelerator
+Accelerator('hpu').setup_device(torch.device('hpu'))
+"""
+CPU_BACKWARD = "import torch\ntorch.ones(1, requires_grad=True).sum().backward()\n"
 
 
-class TestTorchAskedFirst:
+def test_after_cpu_backward_it_is_an_error_with_the_fix(run: Run) -> None:
+    said = last(run(attempt(SET_UP), first=QUESTIONS + CPU_BACKWARD + LOAD, **NOT_WITH_TORCH))
+
+    assert said.startswith("SoftwareLoadError 'hpu' was loaded too late: a backward() ran before")
+    assert "Fix: `import northbridge; northbridge.load('hpu')` at the top of the script" in said
+
+
+def test_where_torch_was_asked_first_it_trains_all_the_same(run: Run) -> None:
     """torch keeps its first answer about the accelerator; many a script, and many a library, asks at its import."""
+    train = SET_UP + (
+        "layer = torch.nn.Linear(2, 1, bias=False).to('hpu')\n"
+        "(layer(torch.ones(1, 2).to('hpu')) + layer(torch.ones(1, 2).to('hpu'))).sum().backward()\n"
+        "print(torch.accelerator.current_accelerator(), torch.accelerator.is_available(), layer.weight.grad)"
+    )
 
-    def test_it_trains_all_the_same(self, run: Run) -> None:
-        take = (
-            "from northbridge.lightning.pytorch import Accelerator\n"
-            "Accelerator('hpu').setup_device(torch.device('hpu'))\n"
-            "layer = torch.nn.Linear(2, 1, bias=False).to('hpu')\n"
-            "(layer(torch.ones(1, 2).to('hpu')) + layer(torch.ones(1, 2).to('hpu'))).sum().backward()\n"
-            "print(torch.accelerator.current_accelerator(), torch.accelerator.is_available(), layer.weight.grad)"
-        )
+    said = run(train, first=QUESTIONS + LOAD, **NOT_WITH_TORCH).splitlines()
 
-        said = run(take, first=QUESTIONS + LOAD, **NOT_WITH_TORCH).splitlines()
-
-        assert "False None 0" in said
-        assert "cpu False 2" in said
-        assert said[-1] == "hpu True tensor([[2., 2.]], device='hpu:0')"
+    assert {"False None 0", "cpu False 2"} < set(said)
+    assert said[-1] == "hpu True tensor([[2., 2.]], device='hpu:0')"
 
 
 class TestWhatIsKnownWithoutTakingACard:
@@ -117,9 +114,8 @@ class TestWhatIsKnownWithoutTakingACard:
                 {"NORTHBRIDGE_HPU_SIM_GENERATION": "3", "PT_HPU_LAZY_MODE": "1"},
                 "GAUDI3 yes no no (torch.bfloat16, torch.float16)",
             ),
-            ({"PT_ENABLE_INT64_SUPPORT": "0"}, "GAUDI2 yes no yes (torch.bfloat16, torch.float16)"),
         ],
-        ids=["first generation", "second, eager", "third, lazy", "switched off"],
+        ids=["first generation", "second, eager", "third, lazy"],
     )
     def test_its_name_and_the_claims_that_it_decides(self, run: Run, environ: dict[str, str], known: str) -> None:
         ask = (
@@ -163,39 +159,24 @@ def test_a_precision_it_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     )
 
 
-NO_SPARSE = (
-    "but 'hpu' has no sparse tensors (Unrecognized tensor type ID: SparseHPU). Fix: sparse=False, and Adam instead of"
-    " SparseAdam"
-)
-NOT_THERE: dict[str, tuple[Callable[[], nn.Module], str]] = {
-    "sparse gradients": (
-        lambda: nn.Embedding(4, 2, sparse=True),
-        f"'layer' is Embedding(sparse=True), {NO_SPARSE}",
+NO_SPARSE = "'hpu' has no sparse tensors (Unrecognized tensor type ID: SparseHPU). Fix:"
+NOT_THERE: dict[str, Callable[[], nn.Module]] = {
+    f"'layer' is Embedding(sparse=True), but {NO_SPARSE} sparse=False, and Adam instead of SparseAdam": (
+        lambda: nn.Embedding(4, 2, sparse=True)
     ),
-    "a bag of them": (
-        lambda: nn.EmbeddingBag(4, 2, sparse=True),
-        f"'layer' is EmbeddingBag(sparse=True), {NO_SPARSE}",
+    f"the parameter 'layer.edges' is sparse, but {NO_SPARSE} to_dense()": (
+        lambda: nn.ParameterDict({"edges": nn.Parameter(torch.eye(2).to_sparse(), False)})
     ),
-    "complex": (
-        lambda: nn.Linear(2, 2, dtype=torch.complex64),
-        (
-            "the parameter 'layer.weight' is complex64, but 'hpu' cannot hold it (Complex datatype is not supported on"
-            " HPU device). Fix: torch.view_as_real()"
-        ),
-    ),
-    "sparse": (
-        lambda: nn.ParameterDict({"edges": nn.Parameter(torch.eye(2).to_sparse(), False)}),
-        (
-            "the parameter 'layer.edges' is sparse, but 'hpu' has no sparse tensors (Unrecognized tensor type ID:"
-            " SparseHPU). Fix: to_dense()"
-        ),
-    ),
+    (
+        "the parameter 'layer.weight' is complex64, but 'hpu' cannot hold it (Complex datatype is not supported on HPU"
+        " device). Fix: torch.view_as_real()"
+    ): lambda: nn.Linear(2, 2, dtype=torch.complex64),
 }
 
 
-@pytest.mark.parametrize(("make", "said"), NOT_THERE.values(), ids=NOT_THERE)
+@pytest.mark.parametrize(("said", "make"), NOT_THERE.items(), ids=["sparse gradients", "sparse", "complex"])
 @pytest.mark.usefixtures("hpu")
-def test_tensors_that_it_does_not_have_are_refused(make: Callable[[], nn.Module], said: str) -> None:
+def test_tensors_that_it_does_not_have_are_refused(said: str, make: Callable[[], nn.Module]) -> None:
     from lightning.fabric import Fabric
 
     fabric = Fabric(accelerator="hpu", devices=1)
@@ -205,3 +186,76 @@ def test_tensors_that_it_does_not_have_are_refused(make: Callable[[], nn.Module]
         fabric.setup(nn.ModuleDict({"layer": make()}), optimizer)
 
     assert str(caught.value) == said
+
+
+# Facts from the vendor's management library, without acquiring a card
+
+
+def test_each_card_has_an_index_a_module_and_a_name() -> None:
+    found = cards.cards()
+
+    assert [card.index for card in found] == list(range(8))
+    assert sorted(card.module for card in found) == list(range(8))
+    assert [card.module for card in found] != list(range(8))
+    assert {(card.name, card.total) for card in found} == {("HL-225", 96 * 2**30)}
+    assert {card.used for card in found} <= {768 * 2**20, 96 * 2**30}  # this process may hold one
+    assert cards.visible_modules() == tuple(sorted(card.module for card in found)) == tuple(range(8))
+
+
+def test_a_card_that_is_sick_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyhlml
+
+    def fail(device: object) -> None:
+        raise pyhlml.HLMLError(1)
+
+    monkeypatch.setattr(pyhlml, "hlmlDeviceGetMemoryInfo", fail)
+
+    assert [(card.used, card.is_held) for card in cards.cards()] == [(None, False)] * 8
+    assert cards.visible_modules() == tuple(range(8))
+
+
+def test_detection_asks_a_card_for_its_module_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyhlml
+
+    for asked in ("Name", "MemoryInfo", "UtilizationRates"):
+        monkeypatch.delattr(pyhlml, f"hlmlDeviceGet{asked}")
+
+    assert northbridge.get("hpu").bridge.detect() == 8
+
+
+def test_a_library_that_the_script_has_opened_stays_open() -> None:
+    import pyhlml
+
+    pyhlml.hlmlInit()
+    try:
+        assert len(cards.cards()) == 8
+        assert pyhlml.hlmlDeviceGetCount() == 8
+        assert cards.versions() == {"driver": "1.22.0-0000000", "hlml": "hl-1.22.0-simulated"}
+    finally:
+        pyhlml.hlmlShutdown()
+
+
+def test_without_the_library_the_users_modules_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyhlml", None)  # how Python marks what is not there
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "4,5")
+    assert cards.visible_modules() == (4, 5)
+
+    monkeypatch.delenv("HABANA_VISIBLE_MODULES")
+    with pytest.raises(northbridge.SoftwareMissingError) as caught:
+        cards.visible_modules()
+
+    assert str(caught.value) == (
+        "the cards' module ids are unknown. Fix: pip install habana-pyhlml, or set HABANA_VISIBLE_MODULES"
+    )
+
+
+def test_a_driver_that_does_not_answer_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyhlml
+
+    def fail() -> None:
+        raise pyhlml.HLMLError(1)
+
+    monkeypatch.setattr(pyhlml, "hlmlInit", fail)
+
+    with pytest.raises(northbridge.DetectionError, match="the HPU's driver does not answer: HLMLError"):
+        cards.cards()

@@ -1,4 +1,4 @@
-"""The examples of the Habana documentation for Lightning, as they stand there but for one line: what is imported.
+"""Examples of the Habana documentation for Lightning, as they stand there but for one line: what is imported.
 
 Each script is the documentation's, and ends after two steps because the environment says so (``PL_TRAINER_…``). The
 lines that tell what came of it stand below it. The first of a kind is started as a user starts it; its like are forks
@@ -25,11 +25,7 @@ SHORT = {
     "PL_TRAINER_ENABLE_MODEL_SUMMARY": "False",
 }
 
-ACCELERATOR = """
-from lightning import Trainer
-from northbridge_hpu import HPUAccelerator  # was: from lightning_habana.pytorch.accelerator import HPUAccelerator
-"""
-STRATEGIES = """
+NAMES = """
 import torch
 from lightning import Trainer
 from northbridge_hpu import (  # was: from lightning_habana.pytorch… import, a line for each
@@ -70,15 +66,6 @@ print("trained " + "|".join(map(str, told)) + "\\n", end="", flush=True)
 """
 
 
-def train(folder: Path, script: str, *, afresh: bool, **environ: str) -> str:
-    (folder / "train.py").write_text(script)
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MASTER_", "HABANA_", "HLS_"))}
-    run = run_script if afresh else run_forked
-    ran = run(folder / "train.py", folder=folder, environ={**clean, **SHORT, **environ})
-    assert ran.status == 0, ran.said
-    return ran.said
-
-
 def assert_one_training(said: str, world_size: int) -> None:
     """Assert that so many ranks trained one model, each on the card that its process calls 0."""
     strategy = "SingleDeviceStrategy" if world_size == 1 else "DDPStrategy"
@@ -87,97 +74,51 @@ def assert_one_training(said: str, world_size: int) -> None:
     assert len({weights for _, weights in told}) == 1
 
 
-# --- A server of two cards, where the documentation has eight: the same lines, in a quarter of the time
-
-WHOLE_SERVER = [
-    "trainer = Trainer()",
-    'trainer = Trainer(accelerator="hpu", devices="auto")',
-    'trainer = Trainer(accelerator=HPUAccelerator(), devices="auto")',
-    'trainer = Trainer(accelerator=HPUAccelerator(), devices="auto", strategy="hpu_parallel")',
-]
-ONE_CARD = [
-    'trainer = Trainer(accelerator="hpu", devices=1)',
-    "trainer = Trainer(devices=1, accelerator=HPUAccelerator())",
-    'trainer = Trainer(accelerator="hpu", devices=1, strategy="hpu_single")',
-    'trainer = Trainer(accelerator="hpu", devices=1, precision="bf16-mixed")',
-]
-NAMES = {
-    1: [
-        "trainer = Trainer(accelerator=HPUAccelerator(), devices=1, strategy=SingleHPUStrategy())",
-        (
-            'trainer = Trainer(devices=1, plugins=[HPUPrecisionPlugin(precision="bf16-mixed"), HPUCheckpointIO()],'
-            " accelerator=HPUAccelerator(), strategy=SingleHPUStrategy())"
-        ),
-    ],
-    2: [
-        "trainer = Trainer(accelerator=HPUAccelerator(), devices=2, strategy=HPUDDPStrategy())",
-        (
-            "trainer = Trainer(accelerator=HPUAccelerator(), devices=2,"
-            ' strategy=HPUParallelStrategy(parallel_devices=[torch.device("hpu")] * 2))'
-        ),
+# A server of two cards, where the documentation has eight: the same lines, in a quarter of the time
+TRAINERS = [
+    (2, "trainer = Trainer()"),
+    (2, 'trainer = Trainer(accelerator=HPUAccelerator(), devices="auto", strategy="hpu_parallel")'),
+    (
+        2,
         (
             "trainer = Trainer(accelerator=HPUAccelerator(), devices=2, strategy=HPUDDPStrategy(bucket_cap_mb=100,"
             " gradient_as_bucket_view=True, static_graph=True, find_unused_parameters=True))"
         ),
-    ],
-}
-TWO_CARDS = {"HABANA_VISIBLE_MODULES": "0,1"}
-
-
-@pytest.mark.parametrize("example", WHOLE_SERVER)
-def test_the_whole_server(tmp_path: Path, example: str) -> None:
-    afresh = example == WHOLE_SERVER[0]
-    found = train(tmp_path, ACCELERATOR + TRAINS.format(example=example), afresh=afresh, **TWO_CARDS)
-
-    assert_one_training(found, 2)
-
-
-@pytest.mark.parametrize("example", [*ONE_CARD, *NAMES[1]])
-def test_one_card(tmp_path: Path, example: str) -> None:
-    afresh = example == ONE_CARD[0]
-    assert_one_training(train(tmp_path, STRATEGIES + TRAINS.format(example=example), afresh=afresh), 1)
-
-
-@pytest.mark.parametrize("example", NAMES[2])
-def test_the_names_of_strategies(tmp_path: Path, example: str) -> None:
-    assert_one_training(train(tmp_path, STRATEGIES + TRAINS.format(example=example), afresh=False, **TWO_CARDS), 2)
-
-
-def test_eight_cards(tmp_path: Path) -> None:
-    example = "trainer = Trainer(accelerator=HPUAccelerator(), devices=8)"
-    assert_one_training(train(tmp_path, ACCELERATOR + TRAINS.format(example=example), afresh=False), 8)
-
-
-# --- Fabric
-
-
-@pytest.mark.parametrize(
-    ("cards", "example"),
-    [
-        (1, 'fabric = Fabric(accelerator=HPUAccelerator(), devices=1, strategy="single_hpu")'),
-        (1, "fabric = Fabric(accelerator=HPUAccelerator(), devices=1, strategy=SingleHPUStrategy(device='hpu'))"),
-        (2, 'fabric = Fabric(accelerator="hpu", devices=2, strategy="hpu_parallel")'),
-        (2, "fabric = Fabric(devices=2, strategy=HPUDDPStrategy(), plugins=[HPUPrecision('bf16-mixed')])"),
-    ],
-)
-def test_fabric(tmp_path: Path, cards: int, example: str) -> None:
-    found = train(tmp_path, FABRIC + TRAINS_FABRIC.format(example=example), afresh=False, **TWO_CARDS)
-
-    assert_one_training(found, cards)
-
-
-# --- Scale-out: two nodes, which are two servers of cards and one loopback address here
-
-NODES = [
-    'trainer = Trainer(accelerator="hpu", devices=2, num_nodes=2)',
-    'trainer = Trainer(num_nodes=2, strategy=HPUParallelStrategy(parallel_devices=[torch.device("hpu")] * 2))',
+    ),
+    (1, 'trainer = Trainer(accelerator="hpu", devices=1, strategy="hpu_single")'),
+    (
+        1,
+        (
+            'trainer = Trainer(devices=1, plugins=[HPUPrecisionPlugin(precision="bf16-mixed"), HPUCheckpointIO()],'
+            " accelerator=HPUAccelerator(), strategy=SingleHPUStrategy())"
+        ),
+    ),
+]
+FABRICS = [
+    (1, "fabric = Fabric(accelerator=HPUAccelerator(), devices=1, strategy=SingleHPUStrategy(device='hpu'))"),
+    (2, 'fabric = Fabric(accelerator="hpu", devices=2, strategy="hpu_parallel")'),
+    (2, "fabric = Fabric(devices=2, strategy=HPUDDPStrategy(), plugins=[HPUPrecision('bf16-mixed')])"),
 ]
 
 
-@pytest.mark.parametrize("example", NODES)
-def test_two_nodes(tmp_path: Path, example: str) -> None:
+@pytest.mark.parametrize(("cards", "example"), [*TRAINERS, *FABRICS])
+def test_it_trains_one_model(tmp_path: Path, cards: int, example: str) -> None:
+    first, then = (FABRIC, TRAINS_FABRIC) if example.startswith("fabric") else (NAMES, TRAINS)
+    (tmp_path / "train.py").write_text(first + then.format(example=example))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MASTER_", "HABANA_", "HLS_"))}
+    run = run_script if example == TRAINERS[0][1] else run_forked
+
+    ran = run(tmp_path / "train.py", folder=tmp_path, environ={**clean, **SHORT, "HABANA_VISIBLE_MODULES": "0,1"})
+
+    assert ran.status == 0, ran.said
+    assert_one_training(ran.said, cards)
+
+
+def test_two_nodes_train_one_model(tmp_path: Path) -> None:
+    """They are two servers of cards and one loopback address here."""
     script = tmp_path / "train.py"
-    script.write_text(STRATEGIES + TRAINS.format(example=example))
+    parallel = 'HPUParallelStrategy(parallel_devices=[torch.device("hpu")] * 2)'
+    script.write_text(NAMES + TRAINS.format(example=f"trainer = Trainer(num_nodes=2, strategy={parallel})"))
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port()), "WORLD_SIZE": "4"}
     nodes = []
     for node in ("0", "1"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from typing import Any
 
@@ -50,29 +51,23 @@ def test_its_checkpoint_is_a_plain_layers(layer: nn.Linear) -> None:
     assert list(engine.convert(nn.Linear(32, 16, bias=False), None).state_dict()) == ["weight"]
 
 
-@pytest.mark.parametrize("given", [None, {"fp8_format": "E5M2", "amax_history_len": 4}])
-def test_a_recipe_is_the_vendors(given: dict[str, Any] | None) -> None:
+def test_a_recipe_is_the_vendors_and_another_is_an_error() -> None:
     from habana_frameworks.torch.hpex.experimental.transformer_engine import recipe
 
-    read = TransformerEngine().read_recipe(given)
+    engine = TransformerEngine()
+    read = engine.read_recipe({"fp8_format": "E5M2", "amax_history_len": 4})
+    wrong: dict[str, Any] = {
+        "recipe='tensorwise' is not a recipe of the Transformer Engine. Fix: a recipe.DelayedScaling": "tensorwise",
+        "recipe: fp8_format='E4M3' is not one of E5M2, HYBRID": {"fp8_format": "E4M3"},
+        "recipe={'history': 1} does not make a DelayedScaling: ": {"history": 1},
+    }
 
-    assert read is None if given is None else read == recipe.DelayedScaling(0, 1, recipe.Format.E5M2, 4)
-    assert TransformerEngine().read_recipe(read) is read
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("tensorwise", "recipe='tensorwise' is not a recipe of the Transformer Engine. Fix: a recipe.DelayedScaling"),
-        ({"fp8_format": "E4M3"}, "recipe: fp8_format='E4M3' is not one of E5M2, HYBRID"),
-        ({"history": 1}, "recipe={'history': 1} does not make a DelayedScaling: "),
-    ],
-)
-def test_another_recipe_is_an_error(given: Any, said: str) -> None:
-    with pytest.raises(northbridge.ArgumentsError) as caught:
-        TransformerEngine().read_recipe(given)
-
-    assert str(caught.value).startswith(said)
+    assert read == engine.read_recipe(read) == recipe.DelayedScaling(0, 1, recipe.Format.E5M2, 4)
+    assert engine.read_recipe(None) is None
+    for said, given in wrong.items():
+        with pytest.raises(northbridge.ArgumentsError) as caught:
+            engine.read_recipe(given)
+        assert str(caught.value).startswith(said)
 
 
 def test_torchao_is_refused_where_e4m3_ends_at_240() -> None:
@@ -86,8 +81,6 @@ def test_torchao_is_refused_where_e4m3_ends_at_240() -> None:
 
 
 def test_a_missing_transformer_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
     monkeypatch.setitem(sys.modules, "habana_frameworks.torch.hpex.experimental.transformer_engine", None)
     monkeypatch.delattr("habana_frameworks.torch.hpex.experimental.transformer_engine")
 
@@ -121,35 +114,25 @@ class Own(HPUPrecisionPlugin):
 
 
 @pytest.mark.parametrize("kind", [northbridge_hpu.HPUPrecisionPlugin, Own])
-def test_the_precision_of_lightning_habana_trains(layer: nn.Linear, kind: Any) -> None:
-    plugin = kind("fp8", recipe={"fp8_format": "E5M2"})
+def test_the_precision_of_lightning_habana_trains(kind: Any) -> None:
+    """lightning-Habana's documentation and tests train a layer of 32 x 2."""
+    plugin, net = kind("fp8", recipe={"fp8_format": "E5M2"}), nn.Sequential(nn.Linear(32, 2), nn.ReLU())
 
-    fabric, module = _fit(plugin, nn.Sequential(layer, nn.ReLU()))
+    assert plugin.convert_modules(net) is net
+    fabric, module = _fit(plugin, net)
 
     assert isinstance(fabric._precision, northbridge.Float8Precision)
     assert isinstance(fabric._precision, kind)
+    assert fabric._precision.recipe == {"fp8_format": "E5M2"}  # convert_modules() keeps the plugin's own
     assert plugin.precision == fabric._precision.precision == "fp8"
     assert TransformerEngine().is_converted(module.module[0])
-    assert module.module[0].weight.grad.dtype == torch.float32
+    assert (module.module[0].weight.grad.dtype, module.module[0].weight.grad.shape) == (torch.float32, (2, 32))
 
 
 def test_a_precision_says_what_is_available() -> None:
     for plugin, trains in ((HPUPrecisionPlugin("fp8"), True), (HPUPrecisionPlugin("bf16-mixed"), False)):
         assert (plugin.fp8_train_available, plugin.fp8_training_available) == (trains, trains)
         assert plugin.fp8_inference_available == (trains and find_spec("neural_compressor") is not None)
-
-
-def test_layers_of_any_size_train_on_the_vendors_engine() -> None:
-    """lightning-Habana's documentation and tests train one of 32 x 2."""
-    plugin = northbridge_hpu.HPUPrecisionPlugin("fp8", recipe={"fp8_format": "E5M2"})
-    net = nn.Sequential(nn.Linear(32, 2), nn.ReLU())
-
-    assert plugin.convert_modules(net) is net
-    fabric, module = _fit(plugin, net)
-
-    assert TransformerEngine().is_converted(module.module[0])
-    assert fabric._precision.recipe == {"fp8_format": "E5M2"}  # convert_modules() keeps the plugin's own
-    assert module.module[0].weight.grad.shape == (2, 32)
 
 
 def test_the_engine_says_whether_it_computes_in_float8() -> None:
@@ -177,11 +160,12 @@ def test_layers_are_left_to_the_user_if_asked(layer: nn.Linear) -> None:
     ]
 
 
-@pytest.mark.parametrize("argument", [{"recipe": {}}, {"replace_layers": True}])
-def test_another_precision_has_no_recipe(argument: dict[str, Any]) -> None:
-    with pytest.raises(northbridge.ArgumentsError) as caught:
-        northbridge_hpu.HPUPrecisionPlugin("bf16-mixed", **argument)
+def test_another_precision_has_no_recipe() -> None:
+    arguments: list[dict[str, Any]] = [{"recipe": {}}, {"replace_layers": True}]
+    for argument in arguments:
+        with pytest.raises(northbridge.ArgumentsError) as caught:
+            northbridge_hpu.HPUPrecisionPlugin("bf16-mixed", **argument)
 
-    assert str(caught.value) == (
-        "HPUPrecisionPlugin: recipe= and replace_layers= are for 'fp8', not for 'bf16-mixed'. Fix: leave them out"
-    )
+        assert str(caught.value) == (
+            "HPUPrecisionPlugin: recipe= and replace_layers= are for 'fp8', not for 'bf16-mixed'. Fix: leave them out"
+        )

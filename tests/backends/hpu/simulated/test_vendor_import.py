@@ -1,18 +1,23 @@
-"""Effects of the vendor's import: on the environment of a process, and in lazy mode on torch."""
+"""Effects of the vendor's import: on the environment of a process, and in lazy mode on torch; and absent names."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from tests.backends.simulation.processes import Run
 
+import northbridge
+
 WRITTEN = ["MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID", "WORLD_SIZE", "RANK", "LOCAL_RANK"]
+WRITTEN += ["HABANA_PROFILE", "TORCHINDUCTOR_COMPILE_THREADS"]
 SHOW = f"import os; print([os.environ.get(name) for name in {WRITTEN}])"
 MEETING = {"MASTER_ADDR": "localhost", "MASTER_PORT": "12345"}
+ADDRESS = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "23456"}
 RANK = {"WORLD_SIZE": "16", "RANK": "11", "LOCAL_RANK": "3"}
 SECOND = {"WORLD_SIZE": "4", "RANK": "1", "LOCAL_RANK": "1"}
 
@@ -25,24 +30,18 @@ def of_mpi(**names: str) -> dict[str, str]:
     ("environ", "written"),
     [
         ({}, MEETING),
-        ({"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "23456"}, {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "23456"}),
+        ({**ADDRESS, "HABANA_PROFILE": "profile_api"}, {**ADDRESS, "HABANA_PROFILE": "profile_api"}),
         (RANK, {**RANK, "HLS_MODULE_ID": "3", "ID": "11"}),
-        (
-            {**SECOND, "HABANA_VISIBLE_MODULES": "4,5,6,7"},
-            {**SECOND, "HLS_MODULE_ID": "5", "ID": "1"},
-        ),
+        ({**SECOND, "HABANA_VISIBLE_MODULES": "4,5,6,7"}, {**SECOND, "HLS_MODULE_ID": "5", "ID": "1"}),
         ({**SECOND, "HLS_MODULE_ID": "0"}, {**SECOND, "HLS_MODULE_ID": "0", "ID": "1"}),
         ({**SECOND, "WORLD_SIZE": "1"}, {**SECOND, "WORLD_SIZE": "1", "ID": "1"}),
         ({**SECOND, "PT_HPU_EMULATE_DISTRIBUTED": "1"}, {**SECOND, "ID": "1"}),
-        (
-            of_mpi(SIZE="2", RANK="1", LOCAL_RANK="1"),
-            {**MEETING, **SECOND, "WORLD_SIZE": "2", "HLS_MODULE_ID": "1", "ID": "1"},
-        ),
+        (of_mpi(SIZE="4", RANK="1", LOCAL_RANK="1"), {**MEETING, **SECOND, "HLS_MODULE_ID": "1", "ID": "1"}),
         (of_mpi(SIZE="2", LOCAL_RANK="1"), MEETING),
     ],
     ids=[
         "alone",
-        "the user's address stays",
+        "what the user set stays",
         "a rank's module is its local rank",
         "its place among the visible modules",
         "an inherited module wins",
@@ -55,7 +54,8 @@ def of_mpi(**names: str) -> dict[str, str]:
 def test_the_import_completes_the_environment(run: Run, environ: dict[str, str], written: dict[str, str]) -> None:
     found = dict(zip(WRITTEN, ast.literal_eval(run(SHOW, **environ)), strict=True))
 
-    assert {name: value for name, value in found.items() if value is not None} == written
+    everywhere = {"HABANA_PROFILE": "profile_api_light", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    assert {name: value for name, value in found.items() if value is not None} == {**everywhere, **written}
 
 
 TOO_FEW = {"WORLD_SIZE": "4", "RANK": "2", "LOCAL_RANK": "2", "HABANA_VISIBLE_MODULES": "0,1"}
@@ -92,12 +92,6 @@ def test_a_launcher_says_the_rank_itself(run: Run) -> None:
     assert said.split("\n")[:2] == ["(1, -1, -1) (2, 1, 1)", "1 1 2"]
 
 
-@pytest.mark.parametrize(("given", "kept"), [({}, "profile_api_light"), ({"HABANA_PROFILE": "profile_api"}, None)])
-def test_profiling_and_compile_threads_are_set(run: Run, given: dict[str, str], kept: str | None) -> None:
-    show = "import os; print(os.environ['HABANA_PROFILE'], os.environ['TORCHINDUCTOR_COMPILE_THREADS'])"
-    assert run(show, **given) == f"{kept or 'profile_api'} 1\n"
-
-
 @pytest.mark.parametrize(
     ("environ", "imported"),
     [
@@ -106,7 +100,6 @@ def test_profiling_and_compile_threads_are_set(run: Run, given: dict[str, str], 
         ({"PT_HPU_LAZY_MODE": "1"}, False),
         ({"PT_HPU_LAZY_MODE": "1", "PT_HPU_AUTOLOAD": "1"}, True),
         ({"NORTHBRIDGE_HPU_SIM_RELEASE": "1.19"}, False),
-        ({"NORTHBRIDGE_HPU_SIM_RELEASE": "1.19", "PT_HPU_LAZY_MODE": "0"}, True),
     ],
     ids=str,
 )
@@ -142,6 +135,53 @@ def test_backward_before_the_import_leaves_no_thread(run: Run) -> None:
         PT_HPU_AUTOLOAD="0",
     )
     assert said.startswith("refused:")
+
+
+# Names that scripts use, and those that are not there
+
+
+def test_calls_of_the_vendors_examples_change_nothing(hpu: ModuleType) -> None:
+    """Older scripts load the bridge by name, and each run says whether shapes are dynamic."""
+    import habana_frameworks.torch.utils.experimental as htexp
+    from habana_frameworks.torch.utils import library_loader
+
+    for call in (library_loader.load_habana_module, hpu.enable_dynamic_shape, hpu.disable_dynamic_shape):
+        call()
+        assert torch.ones(2, device="hpu").sum().item() == 2
+    assert library_loader.is_habana_available()
+    assert htexp._is_fp16_supported() is True  # from the second generation on, as DeepSpeed asks
+
+
+@pytest.mark.parametrize(
+    ("line", "absent"),
+    [
+        ("import habana_frameworks.torch.gpu_migration", "torch.gpu_migration"),
+        ("from habana_frameworks.torch.hpex.absent.deep import name", "torch.hpex.absent"),
+        ("from habana_frameworks.torch.core import name", "torch.core.name"),
+        ("from habana_frameworks.mediapipe import fn", "mediapipe"),
+        ("import torch.hpu.name", "torch.hpu.name"),
+        ("__import__('importlib').import_module('.name', 'habana_frameworks.torch')", "torch.name"),
+    ],
+)
+def test_an_absent_name_is_not_simulated(hpu: ModuleType, line: str, absent: str) -> None:
+    with pytest.raises(northbridge.NotSimulatedError) as caught:
+        exec(line, {})
+
+    fix = '. Fix: without gpu_migration, write torch.hpu and device "hpu"' if "gpu_migration" in line else ""
+    said = f"the simulated Gaudi has no habana_frameworks.{absent}; see docs/simulated-gaudi.md{fix}"
+    assert str(caught.value) == said
+    with pytest.raises(AttributeError, match=r"^the simulated Gaudi has no habana_\S+.hpu.empty_cache; see"):
+        _ = hpu.empty_cache
+
+
+def test_an_absent_operator_is_not_simulated(hpu: ModuleType) -> None:
+    with pytest.raises(AttributeError) as caught:
+        _ = torch.ops.hpu.mixture_of_experts
+
+    assert (
+        str(caught.value) == "the simulated Gaudi has no torch.ops.hpu.mixture_of_experts; see docs/simulated-gaudi.md"
+    )
+    assert not hasattr(torch.ops.hpu, "__wrapped__")
 
 
 # Lazy mode replaces torch.save, torch.load, and parts of torch.nn.Module
@@ -182,62 +222,54 @@ def test_tensors_lose_device_subclass_and_shared_storage(lazily: Lazily, tmp_pat
         torch.load(tmp_path / "file.pt", weights_only=True)  # by stock torch
 
 
-def test_dicts_and_tuples_are_written_and_read_plain(lazily: Lazily) -> None:
+def test_files_are_written_and_read_in_the_vendors_way(lazily: Lazily) -> None:
+    """A function is asked with tensor and device, and of a dict only the host is looked at."""
     program = """
-import collections, types
-linear = torch.nn.Linear(1, 1)
+import collections, datetime, pickle, types
 Pair = collections.namedtuple('Pair', 'a b')
-torch.save([linear.state_dict(), Pair(1, 2), types.SimpleNamespace(a=torch.ones(1))], file)
+torch.save([torch.nn.Linear(1, 1).state_dict(), Pair(1, 2), types.SimpleNamespace(a=torch.ones(1))], file)
 state, pair, other = torch.serialization.load(file, weights_only=False)
 print(type(state).__name__, hasattr(state, '_metadata'), type(pair).__name__, other.a)
 torch.save([collections.OrderedDict(a=torch.ones(1)), Pair(torch.ones(1), 2)], file)
 print([type(each).__name__ for each in torch.load(file, map_location='cpu')])
-"""
-    assert lazily(program) == "dict False tuple tensor([1.])\n['dict', 'tuple']\n"
-
-
-def test_other_objects_are_written_unless_forbidden(lazily: Lazily) -> None:
-    program = """
-import datetime, pickle
 torch.save({'when': datetime.timedelta(1), 'weight': torch.ones(1)}, file)
 print(torch.load(file)['when'])
 try:
     torch.load(file, weights_only=True)
 except pickle.UnpicklingError as error:
     print("weights_only=True, but the file names datetime.timedelta" in str(error))
-torch.save([torch.ones(1)], file)
-print(torch.load(file, weights_only=True))
-"""
-    assert lazily(program) == ("1 day, 0:00:00\nTrue\n[tensor([1.])]\n")
-
-
-def test_tensors_are_sent_to_the_place_that_is_said(lazily: Lazily) -> None:
-    """A function is asked with tensor and device, and of a dict only the host is looked at."""
-    program = """
 torch.save((torch.ones(1, device='hpu'),), file)
+print(torch.load(file, weights_only=True))
 for where in (None, 'hpu', {'hpu:0': 'hpu'}, {'cpu': 'hpu'}):
     print(torch.load(file, map_location=where)[0].device, end=" ")
 torch.load(file, map_location=lambda tensor, device: print(type(tensor).__name__, device))
 """
-    assert lazily(program) == "cpu hpu:0 cpu hpu:0 Tensor cpu\n"
-
-
-def test_every_submodule_is_hooked_and_can_be_pickled(lazily: Lazily) -> None:
-    program = MODEL + "print(hooks(model), hooks(pickle.loads(pickle.dumps(copy.deepcopy(model)))))"
-    assert lazily(program + "\nmodel(torch.ones(1, 2))") == "[0, 1, 1] [0, 1, 1]\n"
+    assert lazily(program).splitlines() == [
+        "dict False tuple tensor([1.])",
+        "['dict', 'tuple']",
+        "1 day, 0:00:00",
+        "True",
+        "(tensor([1.]),)",
+        "cpu hpu:0 cpu hpu:0 Tensor cpu",
+    ]
 
 
 @pytest.mark.parametrize(
     ("environ", "shares"),
     [({}, True), ({"PT_HPU_WEIGHT_SHARING": "0"}, False), ({"EXPERIMENTAL_WEIGHT_SHARING": "0"}, False)],
 )
-def test_attributes_take_another_way_with_weight_sharing(lazily: Lazily, environ: dict[str, str], shares: bool) -> None:
+def test_modules_are_hooked_and_attributes_take_another_way(
+    lazily: Lazily, environ: dict[str, str], shares: bool
+) -> None:
+    """The second with weight sharing alone; every submodule is hooked, and can be pickled."""
     program = MODEL + (
+        "print(hooks(model), hooks(pickle.loads(pickle.dumps(copy.deepcopy(model)))))\n"
+        "model(torch.ones(1, 2))\n"
         "Module = torch.nn.Module\n"
         "print(hasattr(Module, 'original__get_attr__'), Module.to.__module__ == 'torch.nn.modules.module')\n"
         "print(model.to('hpu').extra.weight.device, hasattr(model, 'missing'))"
     )
-    assert lazily(program, **environ) == f"{shares} {not shares}\nhpu:0 False\n"
+    assert lazily(program, **environ) == f"[0, 1, 1] [0, 1, 1]\n{shares} {not shares}\nhpu:0 False\n"
 
 
 def test_eager_mode_leaves_torch_alone(lazily: Lazily) -> None:
