@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from tests.backends.simulation.predecessor import Predecessor
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.profilers import PyTorchProfiler
 from tests.backends.simulation.processes import Run
 from tests.core.conftest import Install, install as install
 from tests.scripts import run_forked, run_python
@@ -19,13 +20,14 @@ import northbridge
 import northbridge_sdaa
 import northbridge_sdaa.fabric
 
+NAMES = ("SDAAAccelerator", "SingleSDAAStrategy", "SDAADDPStrategy", "SDAACheckpointIO", "SDAAPrecisionPlugin")
 
-class TestLightningTeco(Predecessor):
-    predecessor = "lightning_teco"
-    several = "dpp_sdaa"
-    single = 'devices=1, strategy="single_sdaa"'
-    homes: ClassVar = {"Trainer": northbridge_sdaa, "Fabric": northbridge_sdaa.fabric}
-    exported = ("SDAAAccelerator", "SingleSDAAStrategy", "SDAADDPStrategy", "SDAACheckpointIO", "SDAAPrecisionPlugin")
+
+@pytest.mark.parametrize("home", [northbridge_sdaa, northbridge_sdaa.fabric])
+def test_its_names_are_there_and_no_others(home: Any) -> None:
+    assert all(isinstance(getattr(home, name), type) for name in NAMES)
+    with pytest.raises(AttributeError, match="has no attribute 'Whatever'"):
+        _ = home.Whatever
 
 
 def test_a_precision_is_taken_by_every_word_that_it_had() -> None:
@@ -55,35 +57,32 @@ def test_names_are_there_if_the_backend_is_disabled(run: Run) -> None:
 
 
 @pytest.mark.shows("torch.profiler.ProfilerActivity.SDAA")
-@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # Lightning's CombinedLoader asks torch's trees
 @pytest.mark.usefixtures("sdaa")
-def test_its_profiler_records_the_chip(package: str, tmp_path: Path) -> None:
-    namespace: Any = importlib.import_module(package)
-    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    profiler = northbridge_sdaa.SDAAProfiler(str(tmp_path), "profile", row_limit=3)
-    limits = {"max_epochs": 1, "limit_train_batches": 6, "limit_val_batches": 0}
-    trainer = namespace.Trainer(accelerator="sdaa", devices=1, profiler=profiler, **quiet, **limits)
+def test_its_profiler_records_the_chip(tmp_path: Path) -> None:
+    quiet: Any = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    profiler: Any = northbridge_sdaa.SDAAProfiler(str(tmp_path), "profile", row_limit=3)
+    trainer: Any = Trainer(accelerator="sdaa", devices=1, profiler=profiler, max_steps=6, limit_val_batches=0, **quiet)
 
-    trainer.fit(importlib.import_module(f"{package}.demos.boring_classes").BoringModel())
+    trainer.fit(BoringModel())
 
-    assert isinstance(trainer.profiler, namespace.profilers.PyTorchProfiler)
+    assert isinstance(trainer.profiler, PyTorchProfiler)
     said = (tmp_path / "fit-profile.txt").read_text()
     assert re.search(r"device events of sdaa\nname .*\n-+\nsdaa::", said)
     assert "[pl][module]" not in said  # record_module_names=False, as it was
 
 
 @pytest.mark.usefixtures("sdaa")
-def test_fp8_is_refused_with_another_precision() -> None:
-    from lightning.pytorch import Trainer
-
+def test_what_its_names_cannot_do_is_refused() -> None:
     with pytest.raises(northbridge.UnsupportedError) as refusal:
         Trainer(accelerator="sdaa", devices=1, plugins=northbridge_sdaa.SDAAPrecisionPlugin("fp8"))
-
     assert str(refusal.value) == (
         "precision='transformer-engine': 'sdaa' has no float8: no public source has it there. Fix:"
         " precision='bf16-mixed'"
     )
+    with pytest.raises(northbridge.DevicesError) as spans:
+        Trainer(accelerator="sdaa", devices=1, num_nodes=2, strategy="single_sdaa")
+    assert str(spans.value) == "strategy='single_sdaa' cannot span num_nodes=2. Fix: strategy='ddp'"
 
 
 # --- On the simulated cards
@@ -102,7 +101,9 @@ ASKED = """
 import json
 import warnings
 warnings.simplefilter("ignore")
-from {package} import Trainer
+import lightning_teco
+lightning_teco.register()
+from lightning import Trainer
 
 from northbridge_sdaa import SDAAAccelerator, SDAACheckpointIO, SDAADDPStrategy, SDAAPrecisionPlugin
 from northbridge_sdaa import SingleSDAAStrategy
@@ -114,6 +115,9 @@ def kind(trainer):
         (trainer.accelerator, SDAAAccelerator), (trainer.strategy, SDAADDPStrategy),
         (trainer.strategy, SingleSDAAStrategy), (trainer.strategy.checkpoint_io, SDAACheckpointIO)))]
 
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    misspelt = Trainer(accelerator="sdaa", devices=2, strategy="dpp_sdaa", **quiet)
 told = [kind(trainer) for trainer in (
     Trainer(accelerator=SDAAAccelerator(), devices=1, **quiet),
     Trainer(accelerator=SDAAAccelerator(), devices=8, **quiet),
@@ -126,17 +130,20 @@ told = [kind(trainer) for trainer in (
 )]
 scaled = Trainer(accelerator="sdaa", devices=1, plugins=[SDAAPrecisionPlugin("fp16")], **quiet).precision_plugin
 told.append([type(scaled).__name__, scaled.precision, str(scaled.scaler._device), scaled.scaler.is_enabled()])
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    misspelt = Trainer(accelerator="sdaa", devices=2, strategy="dpp_sdaa", **quiet)
-told.append([type(misspelt.strategy).__name__, *(str(each.message) for each in caught if "dpp_" in str(each.message))])
+said = [str(each.message) for each in caught]
+told.append([type(misspelt.strategy).__name__, *(each for each in said if "dpp_" in each or "lightning_teco" in each)])
 print("\\n" + json.dumps(told))
 """
 
 
-@pytest.mark.parametrize("package", ["lightning", "pytorch_lightning"])
-def test_readmes_examples_run_from_either_package(install: Install, package: str) -> None:
-    child = install("lightning_teco").python(ASKED.format(package=package), NORTHBRIDGE_SIMULATE="sdaa")
+SAID = (
+    f"accelerator='sdaa' is served by backend 'sdaa' (northbridge-sdaa {northbridge.installed()[0].version});"
+    " 'lightning_teco' is installed too, and is not used: pip uninstall lightning-teco"
+)
+
+
+def test_readmes_examples_run_beside_it(install: Install) -> None:
+    child = install("lightning_teco").python(ASKED, NORTHBRIDGE_SIMULATE="sdaa")
 
     assert child.returncode == 0, child.stderr
     single, several = [True, False, True, True], [True, True, False, True]
@@ -150,54 +157,7 @@ def test_readmes_examples_run_from_either_package(install: Install, package: str
         ["sdaa:0", 4, *several],
         ["sdaa:0", 1, *single],
         ["MixedPrecision", "16-mixed", "sdaa", True],
-        ["DDPStrategy", "strategy='dpp_sdaa' means 'ddp_sdaa'; write that, or 'ddp'"],
-    ]
-
-
-TRAIN = """
-from pytorch_lightning import LightningModule, Trainer
-from pytorch_lightning.demos.boring_classes import BoringModel
-from northbridge_sdaa import SDAAAccelerator
-
-quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
-trainer = Trainer(accelerator=SDAAAccelerator(), devices=2, max_steps=2, **quiet)
-trainer.fit(BoringModel())
-trainer.print("trained on", trainer.strategy.root_device, "by", trainer.world_size)
-"""
-
-
-def test_a_script_with_an_instance_trains_on_the_chip(tmp_path: Path) -> None:
-    assert "trained on sdaa:0 by 2\n" in run_ranks(tmp_path, TRAIN)
-
-
-PATCHED = """
-import json, warnings
-warnings.simplefilter("ignore")
-from lightning.pytorch import Trainer
-import lightning_teco
-lightning_teco.register()
-
-def build(**arguments):
-    try:
-        trainer = Trainer(accelerator="sdaa", logger=False, enable_checkpointing=False, **arguments)
-        return [type(trainer.strategy).__module__, type(trainer.strategy).__name__]
-    except Exception as error:
-        return [type(error).__name__, str(error)]
-
-print("\\n" + json.dumps([build(devices=1), build(devices=2), build(devices=1, num_nodes=2)]))
-"""
-
-
-def test_what_it_patches_in_lightning_trains_no_model_apart(install: Install) -> None:
-    child = install("lightning_teco").python(PATCHED, NORTHBRIDGE_SIMULATE="sdaa")
-
-    assert child.returncode == 0, child.stderr
-    one, two, nodes = json.loads(child.stdout.splitlines()[-1])
-    assert one == ["northbridge.lightning.pytorch", "SingleDeviceStrategy"]
-    assert two == ["northbridge.lightning.pytorch", "DDPStrategy"]
-    assert nodes == [
-        "DevicesError",
-        ("strategy='single_sdaa' cannot span num_nodes=2. Fix: strategy='ddp'"),
+        ["DDPStrategy", "strategy='dpp_sdaa' means 'ddp_sdaa'; write that, or 'ddp'", SAID],
     ]
 
 
@@ -218,50 +178,22 @@ def test_its_names_can_be_imported_where_no_vendors_software_is() -> None:
     assert ran.stdout.splitlines()[-1] == "available: False"
 
 
-METRIC = """
+MASKED = """
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
 
-class Counts(LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(1, 1)
-        self.register_buffer("mask", torch.ones(2) > 0)
-
-    def training_step(self, batch, index):
-        seen = torch.tensor(7 if self.global_rank else 2, device=self.device)
-        self.print("mean of 2 and 7:", self.trainer.strategy.reduce(seen.clone(), reduce_op="mean").item())
-        flags = self.all_gather(torch.tensor([True, self.global_rank == 1], device=self.device))
-        self.print("flags:", flags.tolist())
-        return self.layer(batch).sum()
-
-    def train_dataloader(self):
-        return torch.utils.data.DataLoader(torch.zeros(2, 1))
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 1.0)
-
-from lightning.pytorch.strategies import DDPStrategy
-quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
-strategy = DDPStrategy(broadcast_buffers={broadcast_buffers})
-Trainer(accelerator="sdaa", devices=2, strategy=strategy, max_steps=1, **quiet).fit(Counts())
+model = BoringModel()
+model.register_buffer("mask", torch.ones(2) > 0)
+Trainer(accelerator="sdaa", devices=2, max_steps=1, logger=False, enable_checkpointing=False).fit(model)
 """
-
-
-def test_means_of_integers_and_flags_are_right(tmp_path: Path) -> None:
-    said = run_ranks(tmp_path, METRIC.format(broadcast_buffers=False))
-
-    assert re.findall(r"^(?:mean|flags).*$", said, flags=re.M) == [
-        "mean of 2 and 7: 4",
-        "flags: [[True, False], [True, True]]",
-    ]
 
 
 def test_buffer_unknown_to_tccl_is_refused(tmp_path: Path) -> None:
     assert (
         "CollectiveError: 'tccl' cannot send the buffer 'mask': it is bool. Fix: another dtype,"
         " or DDPStrategy(broadcast_buffers=False)"
-    ) in run_ranks(tmp_path, METRIC.format(broadcast_buffers=True), status=1)
+    ) in run_ranks(tmp_path, MASKED, status=1)
 
 
 def test_what_is_asked_of_the_class_touches_no_device() -> None:

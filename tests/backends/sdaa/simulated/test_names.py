@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 import torch
 from tests.backends.simulation.processes import Run
+from tests.scripts import run_python
 from torch import Tensor
 
 import northbridge
 
 
-def test_devices_are_set_by_number_by_text_and_by_torchs_device(sdaa: ModuleType) -> None:
+@pytest.mark.shows("/dev/tcaicard")
+def test_devices_are_set_and_called_by_the_file_of_their_card(sdaa: ModuleType) -> None:
     for device, index in ((3, 3), ("sdaa:4", 4), (torch.device("sdaa", 5), 5)):
         sdaa.set_device(device)
         assert sdaa.current_device() == index
@@ -24,24 +24,12 @@ def test_devices_are_set_by_number_by_text_and_by_torchs_device(sdaa: ModuleType
         assert torch.ones(1, device="sdaa").device == torch.device("sdaa", 2)
     assert sdaa.current_device() == 5
     sdaa.set_device(0)
-
-
-@pytest.mark.shows("/dev/tcaicard")
-def test_a_device_is_called_by_the_file_of_its_card(sdaa: ModuleType) -> None:
-    assert [sdaa.get_device_name(index) for index in (0, 3, 4, 31)] == [
-        "/dev/tcaicard0",
-        "/dev/tcaicard0",
-        "/dev/tcaicard1",
-        "/dev/tcaicard7",
-    ]
-
-
-def test_properties_have_a_memory_and_not_what_cudas_have(sdaa: ModuleType) -> None:
+    cards = [sdaa.get_device_name(index) for index in (0, 3, 4, 31)]
+    assert cards == ["/dev/tcaicard0", "/dev/tcaicard0", "/dev/tcaicard1", "/dev/tcaicard7"]
     properties = sdaa.get_device_properties(0)
-
     assert (properties.name, properties.total_memory) == ("/dev/tcaicard0", 15296 * 2**20)
-    assert not hasattr(properties, "multi_processor_count")
-    assert not hasattr(properties, "major")
+    # CUDA's have these.
+    assert not any(hasattr(properties, name) for name in ("multi_processor_count", "major"))
     assert sdaa.get_device_capability() is None
     assert (sdaa.is_available(), sdaa.is_bf16_supported()) == (True, True)
 
@@ -63,6 +51,7 @@ def test_memory_is_counted_under_old_names_and_new(sdaa: ModuleType) -> None:
     sdaa.empty_cache()
 
 
+@pytest.mark.shows("random numbers differ from CUDA's")
 def test_random_numbers_are_seeded_kept_and_put_back(sdaa: ModuleType) -> None:
     sdaa.manual_seed(3)
     assert sdaa.initial_seed() == 3
@@ -124,37 +113,28 @@ def test_dtypes_are_those_of_the_vendors_tests() -> None:
 
 
 @pytest.mark.shows("torch_sdaa.utils.cuda_migrate")
-def test_it_passes_for_cuda_where_the_variable_asks_for_that(run: Run) -> None:
+def test_it_passes_for_cuda_where_the_variable_asks_for_that(run: Run, sdaa: ModuleType) -> None:
     said = run("print(torch.cuda.is_available())", TORCH_SDAA_AUTOLOAD="cuda_migrate")
 
     assert said.splitlines()[-1] == "True"
-
-
-@pytest.mark.usefixtures("sdaa")
-def test_import_of_cuda_migrate_says_what_to_write() -> None:
     with pytest.raises(northbridge.NotSimulatedError) as caught:
         exec("from torch_sdaa.utils import cuda_migrate")
-
     assert str(caught.value) == (
         "the simulated Teco card has no torch_sdaa.utils; see docs/simulated-teco.md. Fix: without cuda_migrate, write"
         ' torch.sdaa and device "sdaa"'
     )
 
 
-REFUSED: dict[str, tuple[Callable[[Tensor], object], torch.dtype]] = {
-    "max(dim) is not supported for bool on SDAA device.": (lambda x: x.max(0), torch.bool),
-    "asinh is not supported for int64 on SDAA device.": (torch.arcsinh, torch.int64),
-}
-
-
-@pytest.mark.parametrize("said", REFUSED)
 @pytest.mark.usefixtures("sdaa")
-def test_lacking_operation_is_refused_for_its_dtype(said: str) -> None:
-    call, dtype = REFUSED[said]
-
-    with pytest.raises(RuntimeError, match=re.escape(said)):
-        call(torch.ones(2, device="sdaa").to(dtype))
-    call(torch.ones(2, device="sdaa"))  # and for no other
+def test_lacking_operation_is_refused_for_its_dtype() -> None:
+    calls: list[tuple[str, Callable[[Tensor], object], torch.dtype]] = [
+        ("max(dim) is not supported for bool on SDAA device.", lambda x: x.max(0), torch.bool),
+        ("asinh is not supported for int64 on SDAA device.", torch.arcsinh, torch.int64),
+    ]
+    for said, call, dtype in calls:
+        with pytest.raises(RuntimeError, match=re.escape(said)):
+            call(torch.ones(2, device="sdaa").to(dtype))
+        call(torch.ones(2, device="sdaa"))  # and for no other
     assert torch.ones(2, device="sdaa").bool().any(0).item()  # what the page says to do instead
 
 
@@ -182,6 +162,6 @@ def test_fused_adam_steps_as_torch_does(decoupled: bool) -> None:
 def test_teco_smi_imports_no_torch_at_each_call() -> None:
     program = "import sys; import northbridge_sdaa.simulated.teco_smi; sys.exit('torch' in sys.modules)"
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = run_python("-c", program)
 
     assert done.returncode == 0, done.stderr
