@@ -22,14 +22,12 @@ from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader
 
 import northbridge
-from northbridge.lightning.vendor_names.strategies import FSDPStrategyName
 
 warnings.simplefilter("ignore")
 ACCELERATOR, DEVICES = sys.argv[1], int(sys.argv[2])
 QUIET: dict[str, Any] = dict.fromkeys(
     ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
 )
-NAMES: dict[str, tuple[str, str]] = {"hpu": ("hpu", "HPU"), "sdaa": ("sdaa", "SDAA")}
 
 
 def build() -> nn.Sequential:
@@ -74,20 +72,12 @@ def batches() -> DataLoader[Tensor]:
     return DataLoader(numbers, batch_size=4)
 
 
-def fit(strategy: Any, epochs: int = 2, ckpt: Path | None = None, model: type[Model] = Model, **options: Any) -> Any:
+def fit(strategy: Any, model: type[Model] = Model, **options: Any) -> Any:
     module = model()
     placed: dict[str, Any] = {"accelerator": ACCELERATOR, "devices": DEVICES}
-    trainer = lightning.pytorch.Trainer(**{**placed, **QUIET, "strategy": strategy, "max_epochs": epochs, **options})
-    trainer.fit(module, batches(), ckpt_path=ckpt)
+    trainer = lightning.pytorch.Trainer(**{**placed, **QUIET, "strategy": strategy, "max_epochs": 2, **options})
+    trainer.fit(module, batches())
     return module, trainer
-
-
-def resumed(kind: Any, **options: Any) -> list[float]:
-    path = Path(f"{kind}.ckpt")
-    module, trainer = fit(FSDPStrategy(state_dict_type=kind, **options), epochs=1)
-    trainer.save_checkpoint(path)
-    again, _ = fit(FSDPStrategy(state_dict_type=kind, **options), ckpt=path)
-    return [*module.losses, *again.losses]
 
 
 def fabric_losses(strategy: Any, epochs: range, path: Path, empty: bool = False) -> list[float]:
@@ -194,27 +184,6 @@ def mixed() -> dict[str, Any]:
     return found
 
 
-def names(distance: Callable[[list[float]], float]) -> dict[str, Any]:
-    package, prefix = NAMES[ACCELERATOR]
-    vendor: Any = __import__(f"northbridge_{package}")
-    strategy: Any = getattr(vendor, f"{prefix}FSDPStrategy")
-    precision: Any = getattr(vendor, f"{prefix}FSDPPrecision")
-    assert issubclass(strategy, FSDPStrategyName)
-    asked = strategy(sharding_strategy="SHARD_GRAD_OP", cpu_offload=False, state_dict_type="full")
-    by_name, trainer = fit(asked)
-    kinds = [isinstance(trainer.strategy, strategy), trainer.strategy.sharding_strategy.name]
-    by_alias, _ = fit(f"{package}_fsdp")
-    in_bf16, trainer = fit(strategy(precision_plugin=precision("bf16-mixed")))
-    return {
-        "name": [*kinds, distance(by_name.losses), distance(by_alias.losses)],
-        "precision": [
-            isinstance(trainer.precision_plugin, precision),
-            trainer.precision,
-            sorted(str(dtype) for dtype in in_bf16.dtypes),
-        ],
-    }
-
-
 def main() -> None:
     reference, trainer = fit("ddp")
 
@@ -222,21 +191,18 @@ def main() -> None:
         assert len(losses) == len(reference.losses)
         return float(max(abs(one - other) for one, other in zip(losses, reference.losses, strict=True)))
 
-    found: dict[str, Any] = {}
-    if ACCELERATOR in NAMES:
-        found["names"] = names(distance)
-        found["sharded"] = distance(resumed("sharded", auto_wrap_policy={nn.Linear}))
-    else:
-        found["ways"] = in_other_ways(distance)
-        found["mixed"] = mixed()
-        empty, _ = fit("fsdp", model=Empty)
-        found["meta"] = [len(empty.losses), empty.losses[-1] < empty.losses[0]]
-        sizes = {"data_parallel_size": DEVICES, "tensor_parallel_size": 1}
-        found["blocks"] = distance(fit(ModelParallelStrategy(**sizes), model=Blocks)[0].losses)  # type: ignore[arg-type]
-        found["not averaged"] = error_of(lambda: fit(ModelParallelStrategy(**sizes), model=OneLayer))  # type: ignore[arg-type]
-        pairs: dict[str, Any] = {"data_parallel_size": DEVICES // 2, "tensor_parallel_size": 2}
-        found["not split"] = said_of(lambda: fit(ModelParallelStrategy(**pairs), model=Blocks))
-        found["not sharded"] = error_of(lambda: fit(ModelParallelStrategy(), model=Blocks))
+    sizes: Any = {"data_parallel_size": DEVICES, "tensor_parallel_size": 1}
+    pairs: Any = {"data_parallel_size": DEVICES // 2, "tensor_parallel_size": 2}
+    empty, _ = fit("fsdp", model=Empty)
+    found = {
+        "ways": in_other_ways(distance),
+        "mixed": mixed(),
+        "meta": [len(empty.losses), empty.losses[-1] < empty.losses[0]],
+        "blocks": distance(fit(ModelParallelStrategy(**sizes), model=Blocks)[0].losses),
+        "not averaged": error_of(lambda: fit(ModelParallelStrategy(**sizes), model=OneLayer)),
+        "not split": said_of(lambda: fit(ModelParallelStrategy(**pairs), model=Blocks)),
+        "not sharded": error_of(lambda: fit(ModelParallelStrategy(), model=Blocks)),
+    }
     if trainer.is_global_zero:
         print(json.dumps(found))
 

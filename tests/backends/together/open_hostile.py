@@ -1,10 +1,10 @@
-"""Open hostile files in every way that ways.json lists, and write which of them ran code: python open_hostile.py sdaa
+"""Open hostile files in every way that is listed here, and write which of them ran code: python open_hostile.py sdaa
 
 Each folder of the working folder has a hostile file of another kind. Its code makes the folder ``ran`` where it runs.
 ``found.json`` gets whether it did, and what was raised and by whom, for each folder and way.
 """
 
-import io
+import io  # noqa: F401 - a way names it
 import json
 import os
 import shutil
@@ -15,10 +15,10 @@ from typing import Any
 
 import lightning.fabric
 import lightning.pytorch
-import lightning_fabric
-import pytorch_lightning
+import lightning_fabric  # noqa: F401
+import pytorch_lightning.demos.boring_classes
 import torch
-from lightning.pytorch import LightningDataModule
+from lightning.pytorch import LightningDataModule  # noqa: F401
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 import northbridge
@@ -37,9 +37,7 @@ def fabric(namespace: Any = lightning.fabric) -> Any:
 
 
 def other_model() -> Any:
-    import pytorch_lightning.demos.boring_classes as demos
-
-    return demos.BoringModel()
+    return pytorch_lightning.demos.boring_classes.BoringModel()
 
 
 def strategy() -> Any:
@@ -59,17 +57,48 @@ def command(*arguments: str) -> None:
     main()
 
 
-NAMES = {
-    each.__name__: each
-    for each in (BoringModel, LightningDataModule, Path, command, fabric, hub, io, lightning_fabric, other_model)
-} | {"FILE": FILE, "pytorch_lightning": pytorch_lightning, "strategy": strategy, "torch": torch, "trainer": trainer}
-"""The file with the ways."""
+ALLOWED = ("torch.load(FILE, weights_only=False)", "strategy().checkpoint_io.load_checkpoint(FILE, weights_only=False)")
+"""Where the user allows code, it runs: the files are as hostile as they say."""
+
+WEIGHTS_ONLY = (
+    "torch.load(FILE, weights_only=True)",
+    "torch.load(Path(FILE), map_location='cpu', weights_only=True)",
+    "torch.load(f=FILE, map_location=lambda storage, place: storage, weights_only=True)",
+    "torch.load(open(FILE, 'rb'), weights_only=True)",
+    "torch.load(io.BytesIO(Path(FILE).read_bytes()), weights_only=True)",
+    "torch.load(FILE, mmap=True, weights_only=True)",
+    "torch.serialization.load(FILE, weights_only=True)",
+    "hub(weights_only=True)",
+    "trainer().fit(BoringModel(), ckpt_path=FILE, weights_only=True)",
+    "trainer().validate(BoringModel(), ckpt_path=FILE, weights_only=True)",
+    "trainer().test(BoringModel(), ckpt_path=FILE, weights_only=True)",
+    "trainer().predict(BoringModel(), ckpt_path=FILE, weights_only=True)",
+    "trainer(pytorch_lightning).fit(other_model(), ckpt_path=FILE, weights_only=True)",
+    "BoringModel.load_from_checkpoint(FILE, weights_only=True)",
+    "LightningDataModule.load_from_checkpoint(FILE, weights_only=True)",
+    "strategy().load_checkpoint(FILE, weights_only=True)",
+    "strategy().checkpoint_io.load_checkpoint(FILE, weights_only=True)",
+    "fabric().load(FILE, weights_only=True)",
+    "fabric(lightning_fabric).load(FILE, {'model': torch.nn.Linear(2, 2)}, weights_only=True)",
+)
+NOTHING_SAID = (
+    "trainer().fit(BoringModel(), ckpt_path=FILE)",
+    "type(other_model()).load_from_checkpoint(FILE)",
+    "fabric().load(FILE)",
+    "fabric().load_raw(FILE, torch.nn.Linear(2, 2))",
+)
+COMMANDS = (
+    "command('list', '--no-probe')",
+    "command('hang', '.')",
+    "command('compare', FILE, FILE)",
+    "command('conformance', '--verify', FILE)",
+)
 
 
 def try_way(code: str) -> tuple[bool, str]:
     said = ""
     try:
-        eval(code, NAMES)
+        eval(code, globals())
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, is told
         said = f"{'by torch' if was_read(error) else 'before'}: {type(error).__name__}: {error}"[:500]
     ran = os.path.isdir("ran")
@@ -92,10 +121,9 @@ if __name__ == "__main__":
     accelerator = sys.argv[1]
     if accelerator != "cpu":
         northbridge.load(accelerator)
-    ways: list[str] = json.loads(Path("ways.json").read_text())
     found = {}
     for folder in sorted(each for each in Path().iterdir() if (each / FILE).exists()):
         os.chdir(folder)
-        found[folder.name] = {code: try_way(code) for code in ways}
+        found[folder.name] = {code: try_way(code) for code in (*ALLOWED, *WEIGHTS_ONLY, *NOTHING_SAID, *COMMANDS)}
         os.chdir("..")
     Path("found.json").write_text(json.dumps(found))

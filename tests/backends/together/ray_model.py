@@ -1,32 +1,15 @@
-"""A model, its data, and its training with Ray's strategies, for the cluster of test_ray.py and for one rank of two.
-
-``ray_model.py CHIP STRATEGIES FILE`` is a rank in Ray's local mode, in which torchrun starts the workers: as where only
-pytorch_lightning is installed, because Ray takes the other package if it finds it.
-"""
+"""A model, its data, and its training with Ray's strategies, for the cluster of test_ray.py."""
 
 from __future__ import annotations
 
-import json
-import sys
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if __name__ == "__main__":
-    sys.modules["lightning"] = None  # type: ignore[assignment]  # its import fails
+from typing import Any
 
 import torch
+from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from ray.train import lightning as rays  # pyright: ignore[reportMissingImports]
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_gather
 from torch.utils.data import DataLoader, DistributedSampler
-
-if TYPE_CHECKING:
-    from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
-else:  # of the package that Ray's strategies derive from
-    package = import_module(rays.RayDDPStrategy.__mro__[1].__module__.removesuffix(".strategies.ddp"))
-    Callback, LightningModule = package.Callback, package.LightningModule
-    Trainer, seed_everything = package.Trainer, package.seed_everything
 
 STRATEGIES = {
     "ddp": rays.RayDDPStrategy,
@@ -86,7 +69,6 @@ def fit(chip: str, name: str, epochs: int, *callbacks: Callback, path: Any = Non
         "before": before,
         "library": torch.distributed.get_backend(),
         "device": str(trainer.strategy.root_device),
-        "package": Trainer.__module__.partition(".")[0],
         "losses": model.losses,
         "step": trainer.global_step,
     }
@@ -108,25 +90,3 @@ def expected(epochs: int) -> list[float]:
             optimizer.step()
             losses.append(loss.item())
     return losses
-
-
-found: dict[str, Any] = {}
-
-
-def train(config: dict[str, str]) -> None:
-    for name in config["strategies"].split(","):
-        found[name] = fit(config["chip"], name, 1)
-
-
-if __name__ == "__main__":
-    from ray.train import ScalingConfig  # pyright: ignore[reportMissingImports]
-    from ray.train.torch import TorchTrainer  # pyright: ignore[reportMissingImports]
-
-    found["expected"] = expected(1)
-    chip, strategies, file = sys.argv[1:]
-    TorchTrainer(
-        train,
-        train_loop_config={"chip": chip, "strategies": strategies},
-        scaling_config=ScalingConfig(num_workers=0),
-    ).fit()
-    Path(file).write_text(json.dumps(found))

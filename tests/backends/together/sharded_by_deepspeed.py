@@ -71,9 +71,6 @@ def main(accelerator: str, devices: int, *old: str) -> None:
     found: dict[str, Any] = {}
     runs: dict[str, tuple[Any, dict[str, Any]]] = {
         "stage 0": (DeepSpeedStrategy(stage=0), {}),
-        "stage 1": ("deepspeed_stage_1", {}),
-        "stage 2": ("deepspeed_stage_2", {}),
-        "stage 2, offloaded": ("deepspeed_stage_2_offload", {}),
         "stage 3, offloaded": ("deepspeed_stage_3_offload", {}),
         "stage 2, bfloat16": ("deepspeed", {"precision": "bf16-mixed"}),
         "stage 3, float16": ("deepspeed_stage_3", {"precision": "16-mixed"}),

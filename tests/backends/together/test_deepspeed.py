@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.backends.together.conftest import environment_on
+from tests.backends.together.environment import environment_on
 from tests.backends.together.sharded_by_deepspeed import BATCH, CLIP, GAMMA, RATE, Model, rows
 from tests.engines import needs_engines, with_engines
 from tests.scripts import run_forked, run_script
@@ -16,25 +16,24 @@ from torch.utils.data.distributed import DistributedSampler
 
 SCRIPT = Path(__file__).with_name("sharded_by_deepspeed.py")
 CHIPS = ("hpu", "sdaa", "cpu_sim")  # the last resumes from the checkpoints of the others
-FLOAT32 = ["stage 0", "stage 1", "stage 2", "stage 2, offloaded", "stage 3, offloaded", "stage 3"]
+FLOAT32 = ["stage 0", "stage 3, offloaded", "stage 3"]  # the suite has the others
 OTHERS = ["stage 2, bfloat16", "stage 3, float16"]
 
 pytestmark = [needs_engines, pytest.mark.timeout(600)]
 
 
-def run(folder: Path, chip: str, *arguments: str, **variables: str) -> None:
-    environ = with_engines({**environment_on(chip, folder), "OMP_NUM_THREADS": "1", **variables})
-    start = run_script if variables else run_forked  # one of them as a user's
-    done = start(SCRIPT, chip, *arguments, folder=folder, environ=environ)
-    assert done.status == 0, done.said
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which two ranks have trained on each chip."""
+    """The folder in which two ranks have trained on each chip, on Gaudi in lazy mode: the suite has the eager one."""
     folder = tmp_path_factory.mktemp("deepspeed")
     for number, chip in enumerate(CHIPS):
-        run(folder, chip, "2", *(f"{each}.ckpt" for each in CHIPS[:number]))
+        more = {"OMP_NUM_THREADS": "1", **({"PT_HPU_LAZY_MODE": "1"} if chip == "hpu" else {})}
+        start = run_script if chip == "hpu" else run_forked  # one of them as a user's
+        old = (f"{each}.ckpt" for each in CHIPS[:number])
+        done = start(
+            SCRIPT, chip, "2", *old, folder=folder, environ=with_engines({**environment_on(chip, folder), **more})
+        )
+        assert done.status == 0, done.said
     return folder
 
 
@@ -110,7 +109,8 @@ def test_checkpoints_become_one_file_without_a_chip(trained: Path) -> None:
     script = trained / "whole.py"
     script.write_text(code)
     environ = {**with_engines(environment_on("cpu", trained)), "DS_ACCELERATOR": "cpu"}
-    done = run_script(script, *(f"{chip}.ckpt" for chip in CHIPS), folder=trained, environ=environ)
+    # Not hpu's: in lazy mode its vendor's torch.save writes sizes as tuples, which DeepSpeed's script cannot read.
+    done = run_script(script, *(f"{chip}.ckpt" for chip in CHIPS[1:]), folder=trained, environ=environ)
     assert done.status == 0, done.said
     first, *others = torch.load(trained / "whole.pt")
 
@@ -118,12 +118,3 @@ def test_checkpoints_become_one_file_without_a_chip(trained: Path) -> None:
     assert all(torch.equal(first[name], each[name]) for each in others for name in first)
     assert all(each.device.type == "cpu" for each in first.values())
     assert "zero_to_fp32.py" in {each.name for each in (trained / "hpu.ckpt").iterdir()}
-
-
-def test_one_rank_in_lazy_mode_has_torchs_losses(tmp_path: Path) -> None:
-    run(tmp_path, "hpu", "1", PT_HPU_LAZY_MODE="1")
-    told = found(tmp_path, "hpu")
-
-    (losses,) = by_torch(1, 4)
-    assert [told[name] for name in FLOAT32] == [pytest.approx(losses, abs=1e-6)] * len(FLOAT32)
-    assert told["resumed from hpu.ckpt"] == told["two epochs"][4:]

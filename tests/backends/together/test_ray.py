@@ -1,19 +1,15 @@
-"""Ray's strategies on the simulated chips, with Ray itself: in its local mode, and on two nodes of a cluster."""
+"""Ray's strategies on the simulated chips, with Ray itself, on two nodes of a cluster."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.backends.together.conftest import environment_on
+from tests.backends.together.environment import environment_on
 from tests.engines import needs_engines, with_engines
 from tests.scripts import run_script
-
-from northbridge_conformance.runs.processes import reserve_port
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -23,18 +19,13 @@ CLOSE = {"float16": 5e-2}  # its scaler begins too high, and leaves the first st
 pytestmark = needs_engines
 
 
-def environment(chip: str, folder: Path, **more: str) -> dict[str, str]:
-    environ = with_engines({**environment_on(chip, folder), "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"})
-    return {**environ, "OMP_NUM_THREADS": "1", **more}
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Everything that the processes of the cluster found."""
     folder = tmp_path_factory.mktemp("cluster")
-    done = run_script(
-        HERE / "ray_cluster.py", str(folder), ",".join(OTHERS), folder=folder, environ=environment("cpu", folder)
-    )
+    plain = {**environment_on("cpu", folder), "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    environ = with_engines({**plain, "OMP_NUM_THREADS": "1"})
+    done = run_script(HERE / "ray_cluster.py", str(folder), ",".join(OTHERS), folder=folder, environ=environ)
     files = {file.stem: json.loads(file.read_text()) for file in folder.glob("*.json")}
     assert set(files) == {"rank-0", "rank-1", "trials"}, done.said
     return files
@@ -70,32 +61,3 @@ class TestCluster:
 
         assert {first["device"], second["device"]} == {"sdaa:0", "sdaa:1"}
         assert max(first["began"], second["began"]) < min(first["ended"], second["ended"])
-
-
-def test_local_mode_trains_in_pytorch_lightning(tmp_path: Path) -> None:
-    port, names = str(reserve_port()), ("ddp", *OTHERS)
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(HERE / "ray_model.py"), "cpu_sim", ",".join(names), str(tmp_path / f"{rank}.json")],
-            env=environment("cpu_sim", tmp_path, **_torchruns(rank, port)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    said = [each.communicate()[0] for each in ranks]
-    assert [each.returncode for each in ranks] == [0, 0], said
-    found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
-
-    assert {each["ddp"]["device"] for each in found} == {"cpu_sim:0", "cpu_sim:1"}
-    assert [each["ddp"]["before"] for each in found] == ["gloo", "gloo"]
-    for name in names:
-        assert [each[name]["library"] for each in found] == ["simccl", "simccl"]
-        assert [each[name]["package"] for each in found] == ["pytorch_lightning", "pytorch_lightning"]
-        assert found[0][name]["losses"] == pytest.approx(found[0]["expected"], rel=CLOSE.get(name, 1e-5))
-
-
-def _torchruns(rank: int, port: str) -> dict[str, str]:
-    ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    return {**ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}

@@ -1,12 +1,14 @@
-"""What a single rank cannot show of captured steps, of the watch for recompilation and of bucketed batches."""
+"""What one rank or one chip cannot show: of callbacks, of FSDP, of nodes with other chips, and of a second chip."""
 
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.backends.together.conftest import environment_on
+from tests.backends.together.environment import environment_on
 from tests.scripts import fork_script, run_forked, wait
 
 from northbridge_conformance.runs.processes import reserve_port
@@ -15,15 +17,20 @@ SCRIPT = Path(__file__).with_name("two_ranks.py")
 LAZY = {"PT_HPU_LAZY_MODE": "1", "PT_HPU_ENABLE_LAZY_COLLECTIVES": "true"}
 
 
+def run(script: Path, *arguments: str, folder: Path, environ: dict[str, str]) -> Any:
+    """Run a script, and return what it printed as JSON."""
+    ran = run_forked(script, *arguments, folder=folder, environ=environ)
+    assert ran.status == 0, ran.said
+    return json.loads(next(line for line in ran.said.splitlines() if line.startswith(("{", '["'))))
+
+
 @pytest.mark.parametrize("accelerator", ["cpu_sim", "hpu"])
 def test_two_ranks_train_as_without_the_callbacks(accelerator: str, tmp_path: Path) -> None:
     """Equal to the bit, and both ranks have the same shapes in each step."""
     environ = {**environment_on(accelerator, tmp_path), **(LAZY if accelerator == "hpu" else {})}
 
-    ran = run_forked(SCRIPT, accelerator, folder=tmp_path, environ=environ)
+    found = run(SCRIPT, accelerator, folder=tmp_path, environ=environ)
 
-    assert ran.status == 0, ran.said
-    found = json.loads(next(line for line in ran.said.splitlines() if line.startswith("{")))
     assert (found["captured"], found["watched"]) == (True, True)
     assert found["graphs"] == [found["captures"]] * 2
     assert found["replays"] > 0
@@ -55,3 +62,66 @@ def test_nodes_with_other_chips_name_them(tmp_path: Path, strategy: str) -> None
         assert ran.status == 1, ran.said
         assert "CollectiveError: rank 0 trains on hpu (hccl), rank 1 on sdaa (tccl). Fix: give the same" in ran.said
         assert "loopback address leads each node to itself (" not in ran.said
+
+
+CLOSE = 1e-5
+
+
+def test_every_way_learns_as_ddp(tmp_path: Path) -> None:
+    """Torch's FSDP on four ranks of the simulated chip, where some ranks have no shard of a small tensor."""
+    script, environ = SCRIPT.with_name("fsdp.py"), environment_on("cpu_sim", tmp_path)
+    found = run(script, "cpu_sim", "4", folder=tmp_path, environ=environ)
+
+    ways = found["ways"]
+    assert len(ways) == 6
+    assert {way: far for way, far in ways.items() if far > CLOSE} == {}
+    assert found["mixed"] == {
+        "bf16-mixed": [["torch.bfloat16"], "FSDPPrecision", "cpu_sim", None, True],
+        "16-mixed": [["torch.float16"], "FSDPPrecision", "cpu_sim", ["ShardedGradScaler", "cpu_sim", True], True],
+        "bf16-true": [["torch.bfloat16"], "FSDPPrecision", "cpu_sim", None, True],
+    }
+    assert found["meta"] == [6, True]
+    assert found["blocks"] < CLOSE
+    assert found["not averaged"] == (
+        "ArgumentsError: the ranks would not average the gradient of 'net.1.0.weight'. Fix: fully_shard(model), or"
+        " freeze it"
+    )
+    (said,) = found["not split"]
+    assert said == (
+        "no DTensor uses tensor_parallel_size=2: do those ranks compute the same? Fix: data_parallel_size=4,"
+        " tensor_parallel_size=1"
+    )
+    assert found["not sharded"] == (
+        "ArgumentsError: data_parallel_size=1 shards nothing. Fix: data_parallel_size=4, tensor_parallel_size=1"
+    )
+
+
+# torch serves one accelerator a process
+
+CHIPS = ("cpu_sim", "hpu", "sdaa")
+
+LOAD = """
+import json, os, sys
+import torch, northbridge
+first, second = {first!r}, {second!r}
+northbridge.load(first)
+os.environ["NORTHBRIDGE_SIMULATE"] = second  # as a user may, who wants both
+before = set(sys.modules)
+try:
+    northbridge.load(second)
+except northbridge.DeviceTypeTakenError as error:
+    told = str(error)
+loaded = ("torch_sdaa", "habana_frameworks.torch", "northbridge_cpu_sim.simulation.installation")
+new = [name for name in set(sys.modules) - before if name.startswith(loaded)]
+print(json.dumps([told, new, torch.ones(2, device=first).sum().item()]))
+"""
+
+
+@pytest.mark.parametrize(("first", "second"), list(permutations(CHIPS, 2)))
+def test_second_chip_is_refused_before_it_loads(first: str, second: str, tmp_path: Path) -> None:
+    script = tmp_path / "load.py"
+    script.write_text(LOAD.format(first=first, second=second))
+    found = run(script, folder=tmp_path, environ=environment_on(first, tmp_path))
+
+    told = f"cannot load {second!r}: torch already runs on {first!r} in this process. Fix: use another process"
+    assert found == [told, [], 2.0]
