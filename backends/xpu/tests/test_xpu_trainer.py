@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.fabric import Fabric
-from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
 from lightning.pytorch import Trainer
 
 import northbridge
@@ -40,76 +38,20 @@ def tiles(monkeypatch: pytest.MonkeyPatch) -> northbridge.Backend:
 
 
 @pytest.mark.usefixtures("tiles")
-class TestChoices:
-    def test_one_tile_is_taken_by_its_index(self) -> None:
-        trainer = Trainer(accelerator="xpu", devices=[3], **QUIET)
+def test_tiles_are_taken_by_index_or_as_ranks_over_xccl() -> None:
+    one: Any = Trainer(accelerator="xpu", devices=[3], **QUIET).strategy
+    several: Any = Trainer(accelerator="xpu", devices=2, **QUIET).strategy
 
-        assert trainer.strategy.root_device == torch.device("xpu", 3)
-
-    def test_several_tiles_are_ranks_over_xccl(self) -> None:
-        strategy: Any = Trainer(accelerator="xpu", devices=2, **QUIET).strategy
-
-        assert [str(each) for each in strategy.parallel_devices] == ["xpu:0", "xpu:1"]
-        assert strategy.process_group_backend == "xccl"
-
-    def test_all_tiles_are_the_default(self) -> None:
-        assert Trainer(accelerator="xpu", **QUIET).num_devices == TILES
-
-    def test_auto_takes_them(self) -> None:
-        assert Trainer(accelerator="auto", devices=1, **QUIET).strategy.root_device.type == "xpu"
-
-    @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
-    def test_mixed_precision_is_autocast_on_xpu(self, precision: Any) -> None:
-        """Lightning's own plugin would take CUDA's autocast, under which nothing is cast."""
-        plugin: Any = Trainer(accelerator="xpu", devices=1, precision=precision, **QUIET).precision_plugin
-
-        assert (plugin.precision, plugin.device) == (precision, "xpu")
-        assert plugin.scaler is None or torch.device(plugin.scaler._device).type == "xpu"
-
-    @pytest.mark.parametrize(
-        "strategy", ["ddp", "fsdp", ModelParallelStrategy(lambda model, _mesh: model)], ids=["ddp", "fsdp", "fsdp2"]
-    )
-    def test_each_strategy_runs_on_xpu(self, strategy: Any) -> None:
-        made: Any = Fabric(accelerator="xpu", devices=2, strategy=strategy).strategy
-
-        assert made.root_device == torch.device("xpu", 0)
-
-    @pytest.mark.parametrize(("precision", "said"), [("transformer-engine", "xpu"), ("bitsandbytes", "precision")])
-    def test_a_precision_that_it_lacks_is_refused(self, precision: Any, said: str) -> None:
-        with pytest.raises((northbridge.NorthbridgeError, ValueError), match=said):
-            Trainer(accelerator="xpu", devices=1, precision=precision, **QUIET)
-
-    def test_deepspeed_has_an_accelerator_of_its_own(self, tiles: northbridge.Backend) -> None:
-        assert tiles.acceleration.deepspeed_accelerator == "xpu"
+    assert one.root_device == torch.device("xpu", 3)
+    assert [str(each) for each in several.parallel_devices] == ["xpu:0", "xpu:1"]
+    assert several.process_group_backend == "xccl"
+    assert Trainer(accelerator="xpu", **QUIET).num_devices == TILES
+    assert northbridge.get("xpu").acceleration.deepspeed_accelerator == "xpu"
 
 
-class TestPALS:
-    """Aurora's mpiexec, which sets no size of the world."""
-
-    @pytest.fixture(autouse=True)
-    def rank_15(self, tiles: northbridge.Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, text in {"PALS_RANKID": 15, "PALS_LOCAL_RANKID": 3, "PALS_NODEID": 1, "PMIX_RANK": 15}.items():
-            monkeypatch.setenv(name, str(text))
-
-    def test_a_rank_takes_the_tile_of_its_local_rank(self) -> None:
-        trainer: Any = Trainer(accelerator="xpu", devices=TILES, num_nodes=2, **QUIET)
-
-        assert trainer.strategy.root_device == torch.device("xpu", 3)
-        assert (trainer.global_rank, trainer.world_size, trainer.node_rank) == (15, 24, 1)
-
-    def test_a_rank_inherited_from_elsewhere_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PMIX_RANK", "0")
-
-        with pytest.raises(northbridge.ClusterError, match="PMIX_RANK='0' contradicts PALS_RANKID='15'"):
-            Trainer(accelerator="xpu", devices=TILES, num_nodes=2, **QUIET)
-
-    def test_a_tile_of_its_own_for_each_rank_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A rank takes the tile of its local rank from all tiles of the node."""
-        monkeypatch.setenv("ZE_AFFINITY_MASK", "3")
-        monkeypatch.setattr(northbridge.get("xpu").bridge, "detect", lambda: 1)
-
-        with pytest.raises(northbridge.DevicesError, match="xpu"):
-            Trainer(accelerator="xpu", devices=TILES, num_nodes=2, **QUIET)
+@pytest.mark.usefixtures("tiles")
+def test_auto_takes_them() -> None:
+    assert Trainer(accelerator="auto", devices=1, **QUIET).strategy.root_device.type == "xpu"
 
 
 class TestXCCL:
@@ -160,18 +102,16 @@ class TestWithoutIntel:
         assert trainer.strategy.root_device.type != "xpu"
         assert ("auto", "passed over xpu") in {(entry.subject, entry.outcome) for entry in northbridge.record()}
 
+    @pytest.mark.skipif(torch.xpu._is_compiled(), reason="this torch was built for Intel's GPUs")
+    @pytest.mark.parametrize("command", [["list"], ["doctor", "xpu"]], ids=["list", "doctor"])
+    def test_commands_say_what_a_trainer_says(self, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "cpu_sim,hpu,npu,sdaa")  # no other backend is asked
 
-@pytest.mark.skipif(torch.xpu._is_compiled(), reason="this torch was built for Intel's GPUs")
-@pytest.mark.parametrize("command", [["list", "--json"], ["doctor", "xpu", "--json"]], ids=["list", "doctor"])
-def test_commands_say_what_a_trainer_says(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NORTHBRIDGE_DISABLE", "cpu_sim,hpu,npu,sdaa")  # no other backend is asked
+        done = subprocess.run(
+            [NORTHBRIDGE, *command, "--json"], capture_output=True, text=True, timeout=240, check=False
+        )
 
-    done = subprocess.run(
-        [NORTHBRIDGE, *command], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
-    )
-
-    found: dict[str, Any] = json.loads(done.stdout)
-    rows = [each.get("states", each) for each in found["backends"]]
-    (row,) = [each for each in rows if each["name"] == "xpu"]
-    assert (row["status"], row["devices"], row["distribution"]) == ("no software", 0, "northbridge-xpu")
-    assert row["reason"].endswith(f": {SAID}")
+        found: dict[str, Any] = json.loads(done.stdout)
+        (row,) = [each for each in (row.get("states", row) for row in found["backends"]) if each["name"] == "xpu"]
+        assert (row["status"], row["devices"], row["distribution"]) == ("no software", 0, "northbridge-xpu")
+        assert row["reason"].endswith(f": {SAID}")
