@@ -5,17 +5,15 @@ The wheel is read as source: nothing of it is installed or run.
 
 from __future__ import annotations
 
-import ast
-import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 import typer
+from griffe import Class, Function, Module, Object
 
 from northbridge.contract import Contract, Symbol, contract_of
 from northbridge.contract.check import NotThereError
@@ -24,7 +22,6 @@ from northbridge.discovery.declared import get
 from northbridge.discovery.installed import describe
 from northbridge.errors import NorthbridgeError
 from northbridge.untrusted.text import clean, shorten
-from tools.source import FUNCTION, Source, Thing
 from tools.wheel import UnreadableError, Wheel, WheelError, download
 
 app = typer.Typer(add_completion=False)
@@ -50,59 +47,58 @@ class Compared:
         return self.required and self.verdict in ("differs", "absent")
 
 
-def compare(contract: Contract, wheel: Wheel, device_type: str) -> tuple[Compared, ...]:
+def compare(contract: Contract, wheel: Wheel) -> tuple[Compared, ...]:
     """Compare each line with the wheel, in the order of the file; nothing of the wheel is run."""
-    source = Source(wheel, device_type)
     compared = []
     for symbol in contract.symbols:
-        verdict, found = _judge(symbol, source)
+        verdict, found = _judge(symbol, wheel)
         required = symbol.required and symbol.kind not in ("environment", "behaviour", "absent")
         compared.append(Compared(contract.lines[symbol.name], symbol.name, symbol.kind, required, verdict, found))
     return tuple(compared)
 
 
-def _judge(symbol: Symbol, source: Source) -> tuple[Verdict, str]:
+def _judge(symbol: Symbol, wheel: Wheel) -> tuple[Verdict, str]:
     if symbol.kind == "behaviour":
         return "not readable", "a behaviour: it shows when it runs"
     try:
         if symbol.kind == "environment":
-            file = next(source.wheel.naming(symbol.name), None)
+            file = next(wheel.naming(symbol.name), None)
             return ("absent", "no file names it") if file is None else ("holds", file)
-        thing = source.look_up(symbol.name)
+        found = wheel.look_up(symbol.name)
     except NotThereError as error:
         return ("holds", "") if symbol.kind == "absent" else ("absent", str(error))
     except UnreadableError as error:
         return "not readable", str(error)
     except RecursionError:
-        return "not readable", "its source is nested too deeply"
+        return "not readable", "it leads back to itself"
+    place = wheel.place(found)
     if symbol.kind == "absent":
-        return "differs", f"it is there: {source.place(thing)}"
+        return "differs", f"it is there: {place}"
     try:
-        reason = _difference(symbol, thing, source)
+        reason = _difference(symbol, found, wheel)
     except (UnreadableError, IncomparableError) as error:
-        return "not readable", f"{source.place(thing)}: {error}"
+        return "not readable", f"{place}: {error}"
     except (RecursionError, ValueError):  # the latter: a name twice among the parameters
-        return "not readable", f"{source.place(thing)}: it has no signature that can be read"
-    return ("differs", f"{source.place(thing)}: {reason}") if reason else ("holds", source.place(thing))
+        return "not readable", f"{place}: it has no signature that can be read"
+    return ("differs", f"{place}: {reason}") if reason else ("holds", place)
 
 
-def _difference(symbol: Symbol, thing: Thing, source: Source) -> str:
-    node = thing.node
+def _difference(symbol: Symbol, found: Object, wheel: Wheel) -> str:
     if symbol.kind == "attribute":
         return ""
+    if (symbol.kind == "module") != isinstance(found, Module):
+        return "it is not a module" if symbol.kind == "module" else "it is a module"
     if symbol.kind == "module":
-        return "" if node is None else "it is not a module"
-    if node is None:
-        return "it is a module"
-    if not isinstance(node, (ast.ClassDef, *FUNCTION)):
+        return ""
+    if not isinstance(found, Class | Function):
         raise UnreadableError("it is made at run time")
-    if symbol.kind == "class" and not isinstance(node, ast.ClassDef):
+    if symbol.kind == "class" and not isinstance(found, Class):
         return "it is not a class"
     if not symbol.signature:
         return ""
-    found = source.signature(thing)
-    reason = difference(parse(symbol.signature), found)
-    return f"{reason}: {found}" if reason else ""
+    signature = wheel.signature(found)
+    reason = difference(parse(symbol.signature), signature)
+    return f"{reason}: {signature}" if reason else ""
 
 
 _VERDICTS: tuple[Verdict, ...] = ("holds", "differs", "absent", "not readable")
@@ -158,16 +154,14 @@ def compare_with_wheel(name: str, asked: str) -> WheelReport:
     contract = contract_of(backend, who=describe(name))
     if contract is None:
         raise WheelError(f"{describe(name)} has no contract.toml: there is nothing to compare")
-    with ExitStack() as stack:
+    with TemporaryDirectory() as downloaded, TemporaryDirectory() as unpacked:
         given = Path(asked)
-        file = given if given.suffix == ".whl" else download(asked, Path(stack.enter_context(TemporaryDirectory())))
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")  # the parser's, of a vendor's source
-        wheel = Wheel(file)
-        if not any(package in wheel.modules for package in contract.packages):
+        file = given if given.suffix == ".whl" else download(asked, Path(downloaded))
+        wheel = Wheel(file, Path(unpacked), backend.device.type)
+        if not any(map(wheel.has_package, contract.packages)):
             names = " or ".join(contract.distributions or contract.packages)
             raise WheelError(f"{wheel.name} has no {' or '.join(contract.packages)}. Fix: give a wheel of {names}")
-        lines = compare(contract, wheel, backend.device.type)
+        lines = compare(contract, wheel)
     return WheelReport(name, contract.path.name, file.name, asked, lines)
 
 

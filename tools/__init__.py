@@ -1,1 +1,0 @@
-"""What maintainers run in a clone; no distribution has it."""
