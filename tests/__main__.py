@@ -28,6 +28,7 @@ from typing import IO
 from xml.etree import ElementTree
 
 import pytest
+from tests.forks.processes import place
 from tests.tiers import LEFT, SAMPLED_BY, TIERS
 
 from northbridge_conformance.run import FOLDER
@@ -95,6 +96,7 @@ def main(tier: str, arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, lambda *_: interrupted.set())  # Ctrl-C ends the suites, which say so
     suites = [suite for suite in SUITES if tier in suite.tiers]
     arguments = [*(("-m", TIERS[tier]) if TIERS[tier] else ()), *arguments]
+    place()  # all suites share the processes that fork
     began = time.monotonic()
     with ExitStack() as stack:
         runs = stack.enter_context(tempfile.TemporaryDirectory(prefix="northbridge-runs-"))

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import fcntl
+import functools
+import hashlib
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any
+from typing import IO
 
-from tests.forks.linux_environ import ROOM
-from tests.forks.program import AUTOLOAD, Program
+from tests.forks.program import AUTOLOAD, ROOM, Program
 
 from northbridge_conformance.runs.processes import Process, start_afresh, tells_of_a_launcher
 
-MOST_SERVERS = 6
-"""The number of servers: one with torch alone, of about 300 MB, and its forks that import more."""
+MOST_SERVERS = 12
+"""The number of servers of one place, each of about 300 MB; one that is forked from another shares most of them."""
+
+PLACE = "PYTEST_NORTHBRIDGE_FORKS"
+"""The variable with the folder of the servers' sockets, which all processes share that have it."""
 
 _UNREAD = (
     "NORTHBRIDGE_",
@@ -41,10 +46,11 @@ _UNREAD = (
 )
 """Prefixes of variables that the imports of a server do not read: ours, pytest's, and those of the simulated chips."""
 
-_ENTRY = f"""
+_SERVER = Path(__file__).with_name("server.py")
+_SERVE = f"""
 import sys
-sys.path.append({str(Path(__file__).parents[2])!r})
-from tests.forks.entry import main
+sys.path.append({str(_SERVER.parents[2])!r})
+from tests.forks.server import main
 sys.path.pop()
 main()
 """
@@ -58,7 +64,6 @@ def fork(
     late: Mapping[str, str] = MappingProxyType({}),
     imported: tuple[str, ...] = (),
     starts_ranks: bool = False,
-    asks_on: bool = False,
     stdin: IO[bytes] | None = None,
 ) -> Process:
     """Fork a process that has torch, to run what :func:`start_afresh` would: ``["-m", module, …]`` or ``[script, …]``.
@@ -67,16 +72,13 @@ def fork(
     are forked from it, each from the one that lacks the last of these modules; of :data:`MOST_SERVERS` the one that was
     asked the longest ago gives way. ``late`` variables are those of which nothing is read before the fork, and win over
     ``environ``. Of a program that ``starts_ranks`` as scripts, by Lightning, the ranks are forks too
-    (:mod:`tests.forks.ranks`); what one that ``asks_on`` forks by this function, with the same variables and modules,
-    comes from the process that it comes from. It reads ``stdin``, or nothing. Where that process cannot import torch,
-    or has threads, which a fork would lack, the run starts as by :func:`start_afresh`, with a :class:`RuntimeWarning`.
+    (:mod:`tests.forks.ranks`). It reads ``stdin``, or nothing. Where that process cannot import torch, or has threads,
+    which a fork would lack, the run starts as by :func:`start_afresh`, with a :class:`RuntimeWarning`.
     """
-    program = Program(tuple(command), {**environ, **late}, folder, starts_ranks, asks_on)
+    program = Program(tuple(command), {**environ, **late}, folder, starts_ranks)
     try:
-        with _one_at_a_time:
-            server = _serve(_key(environ, imported))
         with open(os.devnull, "rb") as nothing:
-            return server.fork(program, stdin or nothing, output)
+            return _ask(_serve(key_of(environ, imported)), program, stdin or nothing, output)
     except _ServerError as error:
         warnings.warn(
             f"{program.name} was to run in the fork of a process that has imported torch, which saves seconds, and is"
@@ -87,31 +89,41 @@ def fork(
         return start_afresh(command, program.environ, folder, output, stdin)
 
 
-def _serve(key: _Key) -> _Server:
-    """Return the server for ``key``; start it, and end another one, if there is none. Raises :class:`_ServerError`."""
-    server = _servers.pop(key, None) or _OwnServer(key)
-    while len(_servers) >= MOST_SERVERS:
-        _servers.pop(next(iter(_servers))).end()
-    _servers[key] = server  # the newest
-    return server
+@functools.cache
+def place() -> Path:
+    """Return the folder of the servers' sockets. The servers end with the process that has made it."""
+    given = os.environ.get(PLACE)
+    if given and Path(given).is_dir():
+        return Path(given)
+    folder = Path(tempfile.mkdtemp(prefix="northbridge-forks-"))
+    (folder / "owner").write_text(str(os.getpid()))
+    atexit.register(_remove, folder, os.getpid())
+    os.environ[PLACE] = str(folder)
+    return folder
 
 
-def take_up(requests: int, environ: Mapping[str, str], imported: tuple[str, ...]) -> None:
-    """Have the server ask which serves the socket ``requests``; called in a fork of it, before its program runs."""
-    os.set_inheritable(requests, False)
-    _servers[_key(environ, imported)] = _Server(socket.socket(fileno=requests))
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # and not a fork of it
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)
-class _Key:
-    """The package that a server has imported."""
+class Key:
+    """The packages that a server has imported, and the variables that they could read."""
 
     imported: tuple[str, ...]
     environ: frozenset[tuple[str, str]]
 
+    @property
+    def socket(self) -> Path:
+        """The file of the server's socket."""
+        text = repr((self.imported, sorted(self.environ)))
+        return place() / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.socket"
 
-def _key(environ: Mapping[str, str], imported: tuple[str, ...]) -> _Key:
-    return _Key(imported, frozenset(each for each in environ.items() if _is_read_before_the_fork(each[0])))
+
+def key_of(environ: Mapping[str, str], imported: tuple[str, ...] = ()) -> Key:
+    """Return the key of the server for these variables and modules."""
+    return Key(imported, frozenset(each for each in environ.items() if _is_read_before_the_fork(each[0])))
 
 
 def _is_read_before_the_fork(variable: str) -> bool:
@@ -124,93 +136,78 @@ class _ServerError(Exception):
     """There is no server, for the reason that is the message."""
 
 
-class _Server:
-    """A process of :mod:`tests.forks.server`, which ends when no process can ask it any more."""
-
-    def __init__(self, requests: socket.socket) -> None:
-        self._requests = requests
-
-    def fork(self, program: Program, stdin: IO[bytes] | socket.socket, output: IO[bytes]) -> _Fork:
-        """Return the process that runs ``program``; raises :class:`_ServerError`."""
-        mine, theirs = Pipe()
-        try:
-            with theirs:
-                sent = [theirs.fileno(), stdin.fileno(), output.fileno()]
-                if program.asks_on:
-                    sent.append(self._requests.fileno())
-                socket.send_fds(self._requests, [b"."], sent)
-            mine.send(program)
-            pid = mine.recv()
-            if not isinstance(pid, int):
-                raise EOFError(f"the fork ended with {pid} before it could tell its pid")
-        except (EOFError, OSError):
-            mine.close()
-            self._requests.close()  # whatever went wrong, it serves no more
-            raise _ServerError(f"that process ended{self._how_it_ended()}") from None
-        return _Fork(program, pid, mine)
-
-    def end(self) -> None:
-        """Ask it nothing more; its forks go on."""
-        self._requests.close()
-
-    def _how_it_ended(self) -> str:
-        return ", as the one that started it may tell"
+def _serve(key: Key) -> Path:
+    """Return the socket of the server for ``key``; start it if there is none. Raises :class:`_ServerError`."""
+    path = key.socket
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists():
+            os.utime(path)  # the newest
+        else:
+            _start(key, path)
+    for other in servers()[:-MOST_SERVERS]:
+        end(other)
+    return path
 
 
-class _OwnServer(_Server):
-    """One that this process has started, and that is gone when this process ends, unless a fork asks on."""
+def end(server: Path) -> None:
+    """Let a server end with the last of its forks."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as asker:  # another process may have ended it
+        asker.connect(str(server))
+        server.unlink()
+        asker.send(b"!")
 
-    def __init__(self, key: _Key) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="northbridge-fork-server-"))
-        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
-        # It reads the end of the file where this process ends, however it does.
-        requests, theirs = socket.socketpair()
-        with theirs, self._said.open("wb") as said:
-            self._process = self._start(key, theirs, said)
-        super().__init__(requests)
-        atexit.register(self.end)
 
-    def _start(self, key: _Key, requests: socket.socket, said: IO[bytes]) -> Process:
-        if key.imported:
-            command = (str(Path(__file__).with_name("entry.py")), "0", *key.imported)
-            environ = {**dict(key.environ), AUTOLOAD: "0"}
-            parent = _serve(replace(key, imported=key.imported[:-1]))
-            return parent.fork(Program(command, environ, self._folder), requests, said)
-        return subprocess.Popen(
-            [sys.executable, "-c", _ENTRY, str(requests.fileno())],
-            env={**dict(key.environ), **ROOM},
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            cwd=self._folder,
-            pass_fds=[requests.fileno()],
-            start_new_session=True,
-        )
+def servers() -> list[Path]:
+    """Return the sockets of the servers, the one that was asked the longest ago first."""
+    asked = {}
+    for path in place().glob("*.socket"):
+        with contextlib.suppress(FileNotFoundError):
+            asked[path] = path.stat().st_mtime_ns
+    return sorted(asked, key=asked.__getitem__)
 
-    @property
-    def _said(self) -> Path:
-        return self._folder / "said.txt"
 
-    def end(self) -> None:
-        """Ask it nothing more; it ends with the last of its forks."""
-        super().end()
-        atexit.unregister(self.end)
+def _start(key: Key, path: Path) -> None:
+    environ = {**dict(key.environ), AUTOLOAD: "0"}
+    owner = (place() / "owner").read_text()
+    parent = _serve(replace(key, imported=key.imported[:-1])) if key.imported else None
+    with socket.socket(socket.AF_UNIX) as requests, path.with_suffix(".txt").open("wb") as said:
+        requests.bind(str(path))
+        requests.listen()
+        if parent:
+            _ask(parent, Program((str(_SERVER), owner, *key.imported), environ, place()), requests, said)
+            return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # that it runs on
-            del self._process
+            subprocess.Popen(
+                [sys.executable, "-c", _SERVE, owner],
+                env={**environ, **ROOM},
+                stdin=requests,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                cwd=place(),
+                start_new_session=True,
+            )
 
-    def _how_it_ended(self) -> str:
-        said = self._said.read_text(errors="replace")[-12000:]
-        try:
-            return f" with exit code {self._process.wait(5)}: {said}"
-        except subprocess.TimeoutExpired:
-            return f", or waits for its last forks: {said}"
+
+def _ask(path: Path, program: Program, stdin: IO[bytes] | socket.socket, output: IO[bytes]) -> _Fork:
+    """Return the process that runs ``program``, a fork of the server at ``path``. Raises :class:`_ServerError`."""
+    try:
+        with socket.socket(socket.AF_UNIX) as asker:
+            asker.connect(str(path))
+            socket.send_fds(asker, [b"."], [stdin.fileno(), output.fileno()])
+            reply = Connection(asker.detach())
+        reply.send(program)
+        return _Fork(program, reply.recv(), reply)
+    except (EOFError, OSError):
+        said = path.with_suffix(".txt").read_text(errors="replace")[-12000:]
+        raise _ServerError(f"that process ended: {said}") from None
 
 
 class _Fork:
     """A process whose parent is not this one."""
 
-    def __init__(self, program: Program, pid: int, reply: Any) -> None:
+    def __init__(self, program: Program, pid: int, reply: Connection) -> None:
         self.pid = pid
         self._program = program
         self._reply = reply
@@ -223,7 +220,7 @@ class _Fork:
                 assert timeout is not None
                 raise subprocess.TimeoutExpired(self._program.command, timeout)
             try:
-                code: int = self._reply.recv()[0]
+                code: int = self._reply.recv()
             except EOFError:
                 raise RuntimeError(
                     f"it is not known how process {self.pid}, {self._program.name}, ended: its parent was killed"
@@ -232,7 +229,3 @@ class _Fork:
                 self._reply.close()
             self._code = code
         return self._code
-
-
-_servers: dict[_Key, _Server] = {}
-_one_at_a_time = threading.Lock()

@@ -20,7 +20,6 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
@@ -28,22 +27,23 @@ from pathlib import Path
 from typing import Any, NoReturn
 from weakref import finalize
 
-from tests.forks.linux_environ import show
-from tests.forks.program import AUTOLOAD, Program
+from tests.forks.program import AUTOLOAD, Program, show
 from tests.forks.ranks import stand_by
 
 PRELOADED = ("torch", "torch._dynamo", "torchmetrics", "northbridge.lightning.corrections.table")
 """The slow imports of each namespace, and what serves it: torchmetrics imports scipy and matplotlib where they are."""
 
-TakeUp = Callable[[int, Mapping[str, str], tuple[str, ...]], None]
 
+def main() -> None:
+    """Import, then fork until a process ends; a fork ends with its program.
 
-def serve(requests: socket.socket, more: Sequence[str], take_up: TakeUp) -> None:
-    """Import, then fork until the other end of ``requests`` is closed; a fork ends with its program.
-
-    ``more`` are modules that are imported beside :data:`PRELOADED`. A fork that asks on is told of this server by
-    ``take_up``.
+    The first argument is the process, the others are modules that are imported beside :data:`PRELOADED`. The standard
+    input is the socket at which programs are asked for.
     """
+    requests = socket.socket(fileno=os.dup(0))
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    owner, *more = sys.argv[1:]
     os.environ[AUTOLOAD] = "0"
     modules = (*PRELOADED, *more)
     for module in modules:
@@ -60,10 +60,7 @@ def serve(requests: socket.socket, more: Sequence[str], take_up: TakeUp) -> None
     gc.freeze()
     for each in finalize._registry:  # type: ignore[attr-defined]  # weakref has no other list of them
         each.atexit = False
-    program, files = _fork(requests)
-    if program.asks_on:
-        *files, asking = files
-        take_up(asking, program.environ, tuple(more))
+    program, files = _fork(requests, os.pidfd_open(int(owner)))
     if program.starts_ranks:
         program, files = stand_by(program, files)
     try:
@@ -89,42 +86,49 @@ def _end(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _fork(requests: socket.socket) -> tuple[Program, list[int]]:
+def _fork(requests: socket.socket, owner: int) -> tuple[Program, list[int]]:
     """Return in a fork, with its program and the file descriptors for its input, output and errors.
 
-    Of a program that asks on there is one more: the other end of ``requests``. Who asked gets the fork's pid and, when
-    it has ended, a tuple of its exit code as :mod:`subprocess` has it. The server ends with the last fork.
+    Who asked gets the fork's pid and, when it has ended, its exit code as :mod:`subprocess` has it. After the end of
+    the process ``owner``, or when it is told so, the server ends with the last fork.
     """
     forks: dict[int, tuple[int, Connection]] = {}  # by what the system shows of each
     changed = select.poll()
-    changed.register(requests, select.POLLIN)
+    for each in (requests.fileno(), owner):
+        changed.register(each, select.POLLIN)
     is_asked = True
     while is_asked or forks:
         for file, _ in changed.poll():
-            if file != requests.fileno():
+            if file in forks:
                 changed.unregister(file)
                 os.close(file)
                 pid, asker = forks.pop(file)
                 with suppress(OSError), asker:  # it may have ended
-                    asker.send((os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]),))
+                    asker.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
                 continue
-            _, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
-            if not descriptors:
-                changed.unregister(requests)
+            said, files = b"!", []
+            if file == requests.fileno() and is_asked:
+                connection, _ = requests.accept()
+                said, files, _, _ = socket.recv_fds(connection, 1, 2)
+            if said == b"!" and is_asked:
+                for each in (requests.fileno(), owner):
+                    changed.unregister(each)
+                requests.close()
                 is_asked = False
+            if not files:
                 continue
-            reply, stdin, output, *asking = descriptors
             pid = os.fork()
             if pid == 0:
                 requests.close()
-                for other, (_, connection) in forks.items():
+                for other in (owner, *forks):
                     os.close(other)
-                    connection.close()
-                return _receive(Connection(reply)), [stdin, output, os.dup(output), *asking]
-            for descriptor in (stdin, output, *asking):
-                os.close(descriptor)
+                for _, reply in forks.values():
+                    reply.close()
+                return _receive(Connection(connection.detach())), [*files, os.dup(files[1])]
+            for each in files:
+                os.close(each)
             ended = os.pidfd_open(pid)
-            forks[ended] = pid, Connection(reply)
+            forks[ended] = pid, Connection(connection.detach())
             changed.register(ended, select.POLLIN)
     _end(0)
 
@@ -180,3 +184,7 @@ def _import_device_backends() -> None:
     # torch 2.4 imports no device backends.
     if hasattr(torch, "_import_device_backends") and torch._is_device_backend_autoload_enabled():
         torch._import_device_backends()
+
+
+if __name__ == "__main__":
+    main()

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from tests.forks.processes import fork
+from tests.forks.processes import fork, place
 
 import northbridge
 from northbridge.discovery import installed
@@ -55,7 +55,8 @@ def pytest_configure() -> None:
 
 
 def fork_runs() -> None:
-    """Fork what the suite starts from this process."""
+    """Fork what the suite starts from this process, and from those that it starts."""
+    place()
     start_by(begin)
 
 
@@ -76,7 +77,7 @@ def begin(command: list[str], environ: Mapping[str, str], folder: Path, output: 
 
 def begin_pytest(command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes]) -> Process:
     """Fork the pytest that runs the suite, for simulated chips that are tried by the dozen."""
-    return fork(command, {**environ, **ONE_THREAD}, folder, output, imported=(COMPILER, "lightning"), asks_on=True)
+    return fork(command, {**environ, **ONE_THREAD}, folder, output, imported=(COMPILER, "lightning"))
 
 
 def may_be_forked(scenario: Scenario) -> bool:
