@@ -10,9 +10,22 @@ from pathlib import Path
 
 import pytest
 from packaging.version import Version
-from tests.compat import __main__ as command, environments
-from tests.compat.environments import ROOT, EnvironmentRefusedError, Other, constraints_with, find_python, prepare
-from tests.compat.suites import VENDORS, Outcome, Suite, read, run, with_python, with_torch
+from tests.compat import __main__ as command
+from tests.compat.__main__ import (
+    ROOT,
+    VENDORS,
+    EnvironmentRefusedError,
+    Other,
+    Outcome,
+    Suite,
+    constraints_with,
+    find_python,
+    prepare,
+    read,
+    run,
+    with_python,
+    with_torch,
+)
 
 from northbridge_cpu_sim import SimulatedDevice
 
@@ -29,158 +42,118 @@ FAILED = (("tests.b::test_is_wrong[1]", "assert 1 == 2"), ("tests.b::test_breaks
 TORCH, PYTHON = Other("torch", Version("2.15.0")), Other("Python", Version("3.10"))
 
 
-class TestWhatIsAskedFor:
-    @pytest.mark.parametrize(("of", "text"), [("torch", "2.15.0"), ("Python", "3.13")])
-    def test_a_release_is_taken(self, of: str, text: str) -> None:
-        assert Other.read(of, text) == Other(of, Version(text))
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["torch", "newest"], r"'newest' is not a release of torch: write one, such as TORCH=2\.15\.0$"),
+        (["torch", "2.12.1"], r"torch 2\.12\.1 was asked for, but the simulated chip needs torch 2\.13 or later"),
+        (["Python", "3.13.0"], r"'3\.13\.0' is not a release of Python: write one, such as PYTHON=3\.13$"),
+        (["Python", "3.9"], r"Python 3\.9 was asked for, but Northbridge needs Python 3\.10 or later: write PY"),
+        (["Python", "3.99"], r"Python 3\.99 was found neither in .* nor on PATH. Fix: .*pyenv install 3\.99$"),
+        ([], r"say which release of torch or of Python: make compat TORCH=2\.15\.0, or make .*$"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused(asked: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(asked) == 2
 
-    @pytest.mark.parametrize(
-        ("asked", "said"),
-        [
-            (["torch", "newest"], r"'newest' is not a release of torch: write one, such as TORCH=2\.15\.0$"),
-            (["torch", "2.12.1"], r"torch 2\.12\.1 was asked for, but the simulated chip needs torch 2\.13 or later"),
-            (["Python", "3.13.0"], r"'3\.13\.0' is not a release of Python: write one, such as PYTHON=3\.13$"),
-            (
-                ["Python", "3.9"],
-                r"Python 3\.9 was asked for, but Northbridge needs Python 3\.10 or later: write PY",
-            ),
-            (
-                ["Python", "3.99"],
-                r"Python 3\.99 was found neither in .* nor on PATH. Fix: .*pyenv install 3\.99$",
-            ),
-            (
-                [],
-                r"say which release of torch or of Python: make compat TORCH=2\.15\.0, or make .*$",
-            ),
-        ],
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(f"make compat: {said}", line)
+
+
+def test_newest_of_pyenv_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    for version in ("3.13.2", "3.13.11", "3.12.4"):
+        (python := tmp_path / "versions" / version / "bin" / "python").parent.mkdir(parents=True)
+        python.touch()
+
+    assert find_python(Other.read("Python", "3.13").version) == str(tmp_path / "versions/3.13.11/bin/python")
+
+
+def test_everything_else_is_pinned_as_far_as_a_python_can_have_it() -> None:
+    text = "# tools\nnumpy==2.4.6\ntorch==2.13.0\ntorchmetrics==1.9.0\n"
+    needs = {"numpy": ">=3.11", "torch": None}.get
+
+    assert constraints_with(TORCH, text).splitlines()[1:] == ["numpy==2.4.6", "torchmetrics==1.9.0", "torch==2.15.0"]
+    assert constraints_with(PYTHON, text, needs) == "torch==2.13.0\ntorchmetrics==1.9.0\n"
+    assert constraints_with(Other("Python", Version("3.13")), text, needs).count("==") == 3
+
+
+def test_a_torch_that_pip_does_not_find_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def run(line: list[str], **_more: object) -> subprocess.CompletedProcess[str]:
+        asked.append(line)
+        (tmp_path / "torch-9.9.9").mkdir(exist_ok=True)
+        return subprocess.CompletedProcess(line, int("torch==9.9.9" in line))
+
+    monkeypatch.setattr(command, "FOLDER", tmp_path)
+    monkeypatch.setattr(subprocess, "run", run)
+
+    with pytest.raises(EnvironmentRefusedError, match=r"^pip could not install torch==9\.9\.9 into "):
+        prepare(Other("torch", Version("9.9.9")))
+
+    assert asked[0][:3] == [sys.executable, "-m", "venv"]
+    assert not (tmp_path / "torch-9.9.9" / ".complete").exists()
+
+
+def test_a_torch_runs_each_file_of_the_chips_tests_once() -> None:
+    device, collective, job, *others = with_torch()
+    everything = [file for suite in (device, collective, job) for file in suite.line if "/" in file]
+    chips = [str(file.relative_to(ROOT)) for file in (ROOT / "tests/backends/cpu_sim").rglob("test_*.py")]
+
+    assert len(everything) == len(set(everything))
+    assert set(chips) < set(everything)
+    assert all((ROOT / file).is_file() for file in everything)
+    for suite, file in ((device, "module/test_memory"), (collective, "csrc/collective/test_calls"), (job, "test_conf")):
+        assert f"tests/backends/cpu_sim/{file}" in " ".join(suite.line)
+    # A torch that was built for another accelerator refuses these alone, and only here is one tested.
+    with_own_key = [SimulatedDevice.read(file) for file in ROOT.glob("backends/*/*/simulated/device.toml")]
+    assert [suite.simulates for suite in others] == sorted(each.type for each in with_own_key if each.key)
+
+
+def test_each_simulated_chip_trains_on_a_python() -> None:
+    doctors = [suite for suite in with_python() if "doctor" in suite.line]
+
+    assert [suite.simulates for suite in doctors] == [None, *VENDORS]
+    assert [suite.line[2] for suite in doctors] == ["cpu_sim", *VENDORS]
+
+
+def test_a_report_is_counted_and_failures_are_named() -> None:
+    twice = REPORT.replace(
+        '<testcase classname="tests.b" name="test_breaks">', '<testcase classname="tests.a" name="test_passes">'
     )
-    def test_what_cannot_be_tried_is_refused(
-        self, asked: list[str], said: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert command.main(asked) == 2
 
-        (line,) = capsys.readouterr().err.splitlines()
-        assert re.match(f"make compat: {said}", line)
-
-    def test_newest_of_pyenv_is_taken(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
-        for version in ("3.13.2", "3.13.11", "3.12.4"):
-            (python := tmp_path / "versions" / version / "bin" / "python").parent.mkdir(parents=True)
-            python.touch()
-
-        assert find_python(Version("3.13")) == str(tmp_path / "versions/3.13.11/bin/python")
+    assert read("device", REPORT) == Outcome("device", passed=2, skipped=1, failed=FAILED)
+    assert read("device", twice).passed == 1
 
 
-class TestTheEnvironment:
-    def test_everything_but_torch_is_pinned_as_everywhere(self) -> None:
-        pinned = constraints_with(TORCH, "sympy==1.14.0\ntorch==2.13.0\ntorchmetrics==1.9.0\n")
+@pytest.mark.parametrize(
+    ("script", "passed", "failed"),
+    [
+        ("print(__import__('os').environ['NORTHBRIDGE_SIMULATE'] == 'hpu' or exit(1))", 1, ()),
+        ("print('C0 granted, 55 tests ran'); print('C1 granted, 1381 tests ran')", 1436, ()),
+        ("print('wrong'); print(); exit(3)", 0, (("demo", "ended with 3: wrong"),)),
+    ],
+)
+def test_a_command_counts_as_one_test_or_says_how_many(
+    script: str, passed: int, failed: tuple[tuple[str, str], ...]
+) -> None:
+    outcome = run(Suite("demo", (Path(sys.executable).name, "-c", script), "hpu"), Path(sys.executable))
 
-        assert pinned == "sympy==1.14.0\ntorchmetrics==1.9.0\ntorch==2.15.0\n"
-
-    def test_pin_that_the_python_cannot_have_is_left_out(self) -> None:
-        text = "# tools\nnumpy==2.4.6\ntorch==2.13.0\n"
-
-        pinned = constraints_with(PYTHON, text, {"numpy": ">=3.11", "torch": None}.get)
-
-        assert pinned == "torch==2.13.0\n"
-        assert constraints_with(Other("Python", Version("3.13")), text, {"numpy": ">=3.11"}.get).count("==") == 2
-
-    def test_a_torch_that_pip_does_not_find_is_an_error(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
-        folder = tmp_path_factory.mktemp("compat")
-        asked: list[list[str]] = []
-
-        def run(line: list[str], **_more: object) -> subprocess.CompletedProcess[str]:
-            asked.append(line)
-            (folder / "torch-9.9.9").mkdir(exist_ok=True)
-            return subprocess.CompletedProcess(line, int("torch==9.9.9" in line))
-
-        monkeypatch.setattr(environments, "FOLDER", folder)
-        monkeypatch.setattr(subprocess, "run", run)
-
-        with pytest.raises(EnvironmentRefusedError, match=r"^pip could not install torch==9\.9\.9 into "):
-            prepare(Other("torch", Version("9.9.9")))
-
-        assert asked[0][:3] == [sys.executable, "-m", "venv"]
-        assert not (folder / "torch-9.9.9" / ".complete").exists()
+    assert outcome == Outcome("demo", passed, 0, failed)
 
 
-class TestWhatIsRun:
-    def test_each_file_of_the_chips_tests_is_in_one_suite(self) -> None:
-        everything = [file for suite in with_torch() if suite.simulates is None for file in suite.line if "/" in file]
-        chips = [str(file.relative_to(ROOT)) for file in (ROOT / "tests/backends/cpu_sim").rglob("test_*.py")]
+def test_the_page_says_versions_counts_and_what_failed_or_did_not_run() -> None:
+    text = command.section("torch 2.15.0+cu132", date(2026, 11, 22), [Outcome("device", 2, 1, FAILED)], ["main job"])
+    written = {PYTHON: "old", Other("torch", Version("2.9.0")): "nine", TORCH: text}
 
-        assert len(everything) == len(set(everything))
-        assert set(chips) < set(everything)
-        assert all((ROOT / file).is_file() for file in everything)
+    page = command.page(written)
 
-    def test_they_are_told_apart_by_their_names(self) -> None:
-        device, collective, job, *_ = with_torch()
-
-        assert "tests/backends/cpu_sim/module/test_memory.py" in device.line
-        assert "tests/backends/cpu_sim/csrc/collective/test_calls.py" in collective.line
-        assert "tests/backends/cpu_sim/test_conformance.py" in job.line
-
-    def test_chips_with_a_key_of_their_own_train(self) -> None:
-        """A torch that was built for another accelerator refuses these alone, and only here is one tested."""
-        with_own_key = [SimulatedDevice.read(file) for file in ROOT.glob("backends/*/*/simulated/device.toml")]
-
-        simulated = [suite.simulates for suite in with_torch()]
-
-        assert simulated == [None, None, None, *sorted(each.type for each in with_own_key if each.key)]
-
-    def test_each_simulated_chip_trains_on_a_python(self) -> None:
-        doctors = [suite for suite in with_python() if "doctor" in suite.line]
-
-        assert [suite.simulates for suite in doctors] == [None, *VENDORS]
-        assert [suite.line[2] for suite in doctors] == ["cpu_sim", *VENDORS]
-
-
-class TestWhatCameOfIt:
-    def test_a_report_is_counted_and_failures_are_named(self) -> None:
-        assert read("device", REPORT) == Outcome("device", passed=2, skipped=1, failed=FAILED)
-
-    def test_a_test_whose_fixture_fails_at_the_end_failed_once(self) -> None:
-        twice = REPORT.replace(
-            '<testcase classname="tests.b" name="test_breaks">', '<testcase classname="tests.a" name="test_passes">'
-        )
-
-        assert read("device", twice).passed == 1
-
-    @pytest.mark.parametrize(
-        ("script", "passed", "failed"),
-        [
-            ("print(__import__('os').environ['NORTHBRIDGE_SIMULATE'] == 'hpu' or exit(1))", 1, ()),
-            ("print('C0 granted, 55 tests ran'); print('C1 granted, 1381 tests ran')", 1436, ()),
-            ("print('wrong'); print(); exit(3)", 0, (("demo", "ended with 3: wrong"),)),
-        ],
-    )
-    def test_a_command_counts_as_one_test_or_says_how_many(
-        self, script: str, passed: int, failed: tuple[tuple[str, str], ...]
-    ) -> None:
-        outcome = run(Suite("demo", (Path(sys.executable).name, "-c", script), "hpu"), Path(sys.executable))
-
-        assert outcome == Outcome("demo", passed, 0, failed)
-
-
-class TestThePage:
-    def test_a_section_says_versions_counts_and_what_failed(self) -> None:
-        text = command.section("torch 2.15.0+cu132", date(2026, 11, 22), [Outcome("device", 2, 1, FAILED)])
-
-        assert text.startswith("On 2026-11-22, with torch 2.15.0+cu132.")
-        assert "| device | 2 | 1 | 2 |" in text
-        assert "- `tests.b::test_is_wrong[1]`: `assert 1 == 2`" in text
-
-    def test_suite_that_was_not_run_did_not_pass(self) -> None:
-        text = command.section("torch 2.15.0", date(2026, 11, 22), [Outcome("device", 2, 0, ())], ["main job"])
-
-        assert "| device | 2 | 0 | 0 |\n| main job | not run | | |" in text
-
-    def test_other_releases_are_kept_and_the_newest_is_first(self) -> None:
-        written = {PYTHON: "old", Other("torch", Version("2.9.0")): "nine", TORCH: "fifteen\n\nlines"}
-
-        text = command.page(written)
-
-        assert command.sections(text) == written
-        assert text.index("## torch 2.15.0") < text.index("## torch 2.9.0") < text.index("## Python 3.10")
+    assert command.sections(page) == written
+    assert page.index("## torch 2.15.0") < page.index("## torch 2.9.0") < page.index("## Python 3.10")
+    for said in (
+        "On 2026-11-22, with torch 2.15.0+cu132.",
+        "| device | 2 | 1 | 2 |\n| main job | not run | | |",
+        "- `tests.b::test_is_wrong[1]`: `assert 1 == 2`",
+    ):
+        assert said in text
