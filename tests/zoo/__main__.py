@@ -6,16 +6,119 @@ which no rule stands.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
-from tests.engines import FOLDER, READY
-from tests.zoo.launch import CHIPS, REFERENCE, train_all
+from tests.engines import FOLDER, READY, with_engines
+from tests.scripts import run_script
 from tests.zoo.models import ZOO
-from tests.zoo.page import write_page
-from tests.zoo.verdict import DEVICES, judge, unused_rules
+from tests.zoo.verdict import CHIPS, DEVICES, EQUAL, REFERENCE, RULES, Verdict, judge, unused_rules
+
+from northbridge_conformance.runs.processes import ONE_THREAD
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reports" / "zoo.md"
+
+APART = "vit"
+"""The model whose package imports torchvision, which makes other packages fail."""
+
+_LIMIT_S = 500.0
+_AT_ONCE = 2
+
+
+def train_all(names: Sequence[str], accelerators: Sequence[str], folder: Path) -> dict[str, str]:
+    """Train each model of ``names`` on each accelerator, two at a time; return what the failed launches said."""
+    groups = [[each for each in names if (each == APART) is apart] for apart in (True, False)]
+    groups = [group for group in groups if group]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        said = {
+            f"{accelerator}: {', '.join(group)}": pool.submit(_train, group, accelerator, folder)
+            for accelerator in accelerators
+            for group in groups
+        }
+        return {launch: each.result() for launch, each in said.items() if each.result()}
+
+
+def _train(names: Sequence[str], accelerator: str, folder: Path) -> str:
+    """Return nothing, or the end of what a launch said that failed."""
+    results = folder / accelerator
+    results.mkdir(parents=True, exist_ok=True)
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environ = with_engines({**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(path)})
+    for name in ("NORTHBRIDGE_SIMULATE", "SHORT_PROCESS"):  # diffusers needs pillow, which a short process hides
+        environ.pop(name, None)
+    if accelerator in CHIPS[1:]:
+        environ["NORTHBRIDGE_SIMULATE"] = accelerator
+    if accelerator == "hpu":
+        server = results / "server"
+        server.mkdir(exist_ok=True)
+        environ["NORTHBRIDGE_HPU_SIM_SERVER"] = str(server)
+    # Two at a time: what each prints stands in a folder of its own.
+    said = results / "said" / names[0]
+    said.mkdir(parents=True, exist_ok=True)
+    train = Path(__file__).with_name("train.py")
+    ran = run_script(train, accelerator, str(results), *names, folder=said, environ=environ, limit=_LIMIT_S)
+    return "" if ran.status == 0 else f"exit code {ran.status}: {ran.said[-20000:]}"
+
+
+_BEGIN = """# Models that people train
+
+`make zoo` trains models of packages on the index with `Trainer`, each a few steps, on the simulated chips and on
+the CPU. It compares the losses of each step and the weights at the end. The models are made from configurations, with
+random weights. No line of a package is changed. Dropout is 0, and noise comes with the batch: a chip draws other
+random numbers than the CPU.
+
+"equal" means equal to the bit, in each rank. `1` and `2` are the numbers of devices; two train with DDP.
+
+"""
+
+_RULES = """
+## Rules
+
+A difference for which no rule stands makes the command exit with 1. So does a rule that no training needs.
+
+"""
+
+_END = """
+## What it found
+
+- The models run unchanged. The packages are imported before the `Trainer`, as in scripts, and ask `torch.accelerator`.
+- `accelerate` imports `torch_sdaa` where it finds it. The Teco software may thus be loaded before a `Trainer` asks for
+  it. The losses are the same.
+- MONAI's metrics send tensors of the CPU over every library but NCCL. With several devices `aggregate()` thus fails on
+  each chip; metrics of torchmetrics work.
+
+A sample of the models runs in `make test-all`. `python -m tests.zoo bert vit` runs these two, and writes no page.
+"""
+
+
+def page(verdicts: Sequence[Verdict]) -> str:
+    """Return the page of the documentation that shows a whole run: the table, and the rules."""
+    found = {(each.model, each.chip, each.devices): each for each in verdicts}
+    columns = [(chip, devices) for chip in CHIPS for devices in DEVICES]
+    lines = [
+        f"| model | packages | {' | '.join(f'`{chip}`, {devices}' for chip, devices in columns)} |",
+        "|---" * (2 + len(columns)) + "|",
+    ]
+    for name, entry in ZOO.items():
+        packages = ", ".join(f"{each} {version(each)}" for each in entry.packages) or "torch"
+        cells = [_cell(found[name, chip, devices]) for chip, devices in columns]
+        lines.append(f"| `{name}`: {entry.title} | {packages} | {' | '.join(cells)} |")
+    rules = [f"{number}. {rule.operation}: {rule.why}" for number, rule in enumerate(RULES, 1)]
+    return _BEGIN + "\n".join(lines) + "\n" + _RULES + "\n".join(rules) + "\n" + _END
+
+
+def _cell(verdict: Verdict) -> str:
+    if verdict.rule is None:
+        return EQUAL if verdict.difference == EQUAL else "**differs**"
+    what = "refused" if verdict.rule.refused else "close"
+    return f"{what} ([{RULES.index(verdict.rule) + 1}](#rules))"
 
 
 def main(words: list[str]) -> int:
@@ -38,7 +141,7 @@ def main(words: list[str]) -> int:
     wrong += [str(verdict) for verdict in verdicts if verdict.is_wrong]
     if not words:
         wrong += unused_rules(verdicts)
-        write_page(verdicts)
+        PAGE.write_text(page(verdicts))
     print(f"make zoo: {len(verdicts)} trainings compared; {len(wrong)} complaints; {time.monotonic() - began:.0f} s")
     print("\n".join(wrong))
     return 1 if wrong else 0

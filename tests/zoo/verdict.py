@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.zoo.launch import REFERENCE
 from torch import Tensor
 
+CHIPS = ("cpu_sim", "hpu", "sdaa")
+REFERENCE = "cpu"
 DEVICES = (1, 2)
 EQUAL = "equal"
 
@@ -73,12 +74,10 @@ class Verdict:
         return f"{self.model} on {self.chip} with {self.devices}: {self.difference}"
 
 
-def judge(
-    model: str, chip: str, devices: int, folder: Path, rules: Sequence[Rule] = RULES, reference: str = REFERENCE
-) -> Verdict:
+def judge(model: str, chip: str, devices: int, folder: Path, rules: Sequence[Rule] = RULES) -> Verdict:
     """Return the verdict on what ``folder`` has of a model; the first rank that differs decides."""
     for rank in range(devices):
-        found, wanted = (_read(folder / each / f"{model}-{devices}-{rank}.pt") for each in (chip, reference))
+        found, wanted = (_read(folder / each / f"{model}-{devices}-{rank}.pt") for each in (chip, REFERENCE))
         difference, size = _compare(found, wanted)
         if difference == EQUAL:
             continue
