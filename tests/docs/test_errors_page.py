@@ -7,7 +7,7 @@ import json
 import re
 
 import pytest
-from tests.core.conftest import Install, Site
+from tests.core.conftest import Install, Site, install as install
 from tests.docs.page import PAGES, shows
 
 from northbridge import errors
@@ -48,20 +48,17 @@ ALONE = {
 }
 """Errors that are produced on a simulated chip, each in its own process."""
 _VENDORS = (
-    "acme",
-    "contract_misspelt",
-    "contracted",
-    "hook_misspelt",
-    "import_raises",
-    "load_needs_software",
-    "load_raises",
-    "newer_api",
-    "no_hardware",
-    "other_name",
-    "probe_crashes",
-    "takes_cuda",
-    "double_one",
-    "double_two",
+    *("acme", "contract_misspelt", "contracted", "hook_misspelt", "import_raises", "load_needs_software"),
+    *(
+        "load_raises",
+        "newer_api",
+        "no_hardware",
+        "other_name",
+        "probe_crashes",
+        "takes_cuda",
+        "double_one",
+        "double_two",
+    ),
 )
 _PRELUDE = '''
 import json, os, socket, sys

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from tests.core.command import northbridge
-from tests.core.conftest import TEMPLATE, Install, Site
+from tests.core.conftest import TEMPLATE, Install, Site, install as install, without_lightning as without_lightning
 from tests.core.flight_recorder.files import call_record, end_record, group_record, place_record, rank_record, write
 from tests.docs.page import PAGES, ROOT, samples, shows
 from typer.testing import CliRunner

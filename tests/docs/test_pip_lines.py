@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import io
-import itertools
 import re
 import subprocess
 import sys
@@ -23,22 +22,8 @@ else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]  # Python 3.10 alone has it
 
 ON_INDEX = {
-    "torch",
-    "torch-npu",
-    "lightning",
-    "pytorch-lightning",
-    "lightning-habana",
-    "habana-pyhlml",
-    "pytest-timeout",
-    "ninja",
-    "pip",
-    "pytest",
-    "tensorboardx",
-    "copier",
-    "deepspeed",
-    "ray",
-    "torchao",
-    "neural-compressor-pt",
+    *("torch", "torch-npu", "torchao", "lightning", "pytorch-lightning", "lightning-habana", "habana-pyhlml"),
+    *("deepspeed", "ray", "neural-compressor-pt", "tensorboardx", "copier", "ninja", "pip", "pytest", "pytest-timeout"),
 }
 """Looked up on PyPI when it was written here."""
 
@@ -48,7 +33,6 @@ MALICIOUS = ("2.6.2", "2.6.3")
 UNKNOWN = "{}"
 """Stands for a part of a text that is known at run time only."""
 
-_MOST_READINGS = 64
 _JINJA = re.compile(r"\$?\{\{.*?\}\}")
 _SHELL = re.compile(r"\$\(\w+\)|\$\{\w+\}|\$\w+")
 _FENCE = re.compile(r"^ *```(?P<kind>\w*)[^\n]*\n(?P<body>.*?)^ *```$", flags=re.M | re.S)
@@ -95,10 +79,11 @@ OF_OURS = {
 """What the distribution of each folder requires of ours."""
 
 EXTRAS = {
-    extra
+    extra: brings
     for file in (ROOT / "pyproject.toml", *DESCRIPTIONS)
-    for extra in tomllib.loads(file.read_text())["project"].get("optional-dependencies", {})
+    for extra, brings in tomllib.loads(file.read_text())["project"].get("optional-dependencies", {}).items()
 }
+"""What each extra of ours brings."""
 
 _EXTRAS = re.compile(r"\[.*\]")
 _FOLDER = re.compile(rf"(.+)/({'|'.join(OF_OURS)})")
@@ -129,53 +114,35 @@ def of_lines(text: str) -> Iterator[str]:
 
 
 def of_python(source: str) -> Iterator[str]:
-    tree = ast.parse(source)
-    known = {
-        node.targets[0].id: node.value.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    }
+    tree, known = ast.parse(source), dict[str, str]()
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+                known[name] = text
     parts_of_texts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         if isinstance(node, ast.List | ast.Tuple | ast.Call):
-            parts = node.args if isinstance(node, ast.Call) else node.elts
-            yield from (" ".join(words) for words in _choices([_as_words(part, known) for part in parts]))
+            texts = (_text(each, known) for each in (node.args if isinstance(node, ast.Call) else node.elts))
+            # An unknown part of a list may be any number of words.
+            yield " ".join(f'"{each}"' if " " in each else each for each in texts if each != UNKNOWN)
         elif isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp) and node not in parts_of_texts:
-            yield from (" ".join(text.split()) for text in _texts(node, known))
+            yield " ".join(_text(node, known).split())
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     yield " ".join(each.string.lstrip("# ") for each in tokens if each.type == tokenize.COMMENT)
 
 
-def _as_words(node: ast.expr, known: dict[str, str]) -> list[str]:
-    # An unknown part of a list may be any number of words.
-    texts = [text for text in _texts(node, known) if text != UNKNOWN]
-    return [f'"{text}"' if " " in text else text for text in texts] or [""]
-
-
-def _texts(node: ast.AST, known: dict[str, str]) -> list[str]:
-    """Return each text that an expression may be, as far as its constants tell."""
+def _text(node: ast.AST, known: dict[str, str]) -> str:
+    """Return the text that an expression is, as far as its constants tell."""
     match node:
         case ast.Constant(value=str(text)):
-            return [text]
-        case ast.Name(id=name) if name in known:
-            return [known[name]]
+            return text
+        case ast.Name(id=name) | ast.FormattedValue(value=ast.Name(id=name)) if name in known:
+            return known[name]
         case ast.JoinedStr(values=values):
-            return ["".join(parts) for parts in _choices([_texts(value, known) for value in values])]
+            return "".join(_text(each, known) for each in values)
         case ast.BinOp(op=ast.Add(), left=left, right=right):
-            return ["".join(parts) for parts in _choices([_texts(left, known), _texts(right, known)])]
-        case ast.FormattedValue(value=ast.Name() as value):
-            return _texts(value, known)
-        case ast.FormattedValue(value=value):
-            inside = (each.value for each in ast.walk(value) if isinstance(each, ast.Constant))
-            return [*(each for each in inside if isinstance(each, str)), UNKNOWN]
-    return [UNKNOWN]
-
-
-def _choices(parts: list[list[str]]) -> Iterator[tuple[str, ...]]:
-    return itertools.islice(itertools.product(*parts), _MOST_READINGS)
+            return _text(left, known) + _text(right, known)
+    return UNKNOWN
 
 
 # --- Judging
@@ -254,12 +221,7 @@ def test_every_install_line_has_a_place_or_a_name_on_the_index() -> None:
         ("a.sh", "pip install -q \\\n  torch-acme", "torch-acme is not on the index"),
         ("a.yml", "- run: venv/bin/pip install northbridge", "northbridge is not on the index"),
         ("a.yml.jinja", "pip install {{ name }}", "'{}' is not a requirement"),
-        ("a.yml.jinja", "pip install northbridge-{{ name }}", "is not"),
-        (
-            "a.py",
-            "x = f\"Fix: {'Python, and pip' if x else 'pip'} install northbridge[float8]\"",
-            "northbridge is",
-        ),
+        ("a.py", "x = f\"Fix: {'Python, and pip' if x else 'pip'} install northbridge[float8]\"", "no place"),
         ("a.py", 'x = ("Fix: pip install"\n    " northbridge")', "northbridge is not on the index"),
         ("a.py", 'N = "northbridge"\nx = f"pip install {N}-npu"', "northbridge-npu is not on the index"),
         ("a.py", 'run([python, "-m", "pip", "install", *options, "northbridge"])', "northbridge is not on the index"),
@@ -311,11 +273,4 @@ def test_metadata_requires_of_ours_this_very_version() -> None:
     assert len(names) > 8
     assert ours == [f"northbridge<{major}.{minor + 1},>={major}.{minor}"] * len(DESCRIPTIONS)
     assert not [each for each in found if canonicalize_name(each.name) in LIGHTNINGS and not is_bounded(each)]
-
-
-@pytest.mark.parametrize("file", [ROOT / "pyproject.toml", *DESCRIPTIONS], ids=lambda file: file.parent.name)
-def test_extras_bring_what_is_on_the_index(file: Path) -> None:
-    extras = tomllib.loads(file.read_text())["project"].get("optional-dependencies", {})
-    brought = {canonicalize_name(Requirement(each).name) for extra in extras.values() for each in extra}
-
-    assert brought <= ON_INDEX
+    assert {canonicalize_name(Requirement(each).name) for brings in EXTRAS.values() for each in brings} <= ON_INDEX

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.core.conftest import TEMPLATE, Install, copy_template
+from tests.core.conftest import TEMPLATE, Install, copy_template, install as install
 from tests.docs.page import PAGES, ROOT, Sample, samples, shows
 from tests.engines import with_engines
 from tests.scripts import run_command, run_forked, run_script
@@ -47,21 +47,15 @@ APART = {"northbridge-npu": "npu", "northbridge-xpu": "xpu"}
 
 
 def _environ(page: str, install: Install) -> dict[str, str]:
-    environ = _environ_of(page, install)
+    environ = install(*VENDORS[page]).environ() if page in VENDORS else dict(os.environ)
+    if page in ("docs/deepspeed.md", "docs/float8.md", "docs/ray.md"):
+        environ = with_engines()
     path = [str(Path(__file__).with_name("hidden")), *filter(None, [environ.get("PYTHONPATH")])]
     text = PAGES[page].read_text()
     hidden = " ".join(
         each for each, name in APART.items() if not re.search(rf"SIMULATE={name}|(backends/|northbridge-){name}", text)
     )
     return {**environ, "PYTHONPATH": os.pathsep.join(path), "HIDDEN_DISTRIBUTIONS": hidden}
-
-
-def _environ_of(page: str, install: Install) -> dict[str, str]:
-    if page in ("docs/deepspeed.md", "docs/float8.md", "docs/ray.md"):
-        return with_engines()
-    if page not in VENDORS:
-        return dict(os.environ)
-    return install(*VENDORS[page]).environ()
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if samples(page, "python")])
