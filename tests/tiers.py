@@ -109,7 +109,7 @@ tests/backends/together/ full
 tests/bench/ fast
     full test_bench.py
 tests/compat/ fast
-    standard test_compat.py::TestWhatCameOfIt::test_a_command
+    standard test_compat.py::test_a_command
 tests/faults/ standard
     full test_lazy_faults.py test_other_rounding.py test_right_chips.py
     full test_wrong_backends.py::test_error_fails_its_own_test_alone
@@ -130,14 +130,14 @@ tests/gpu/ standard
 tests/matrix/ full
     fast test_matrix.py::test_pa
 tests/ops/ fast
-    full test_tenth.py
-    standard test_tenth.py::test_every_layer test_verdict.py::test_a_process_that_crashes
-    fast test_tenth.py::test_the_tenth_is_chosen
+    full test_ops.py::test_the_tenth test_ops.py::test_recorded
+    standard test_ops.py::test_every_layer test_ops.py::test_a_process_that_crashes
+    fast test_ops.py::test_the_tenth_is_chosen
 tests/soak/ fast
-    full test_rounds.py::test_killed_rank
+    full test_soak.py::test_killed_rank
 tests/tools/ standard
 tests/zoo/ fast
-    full test_sample.py
+    full test_zoo.py::test_a_sample test_zoo.py::test_packages test_zoo.py::test_a_llama
 """
 """A folder and its tier; below it the tests of other tiers, by how their ids go on behind the folder's name."""
 

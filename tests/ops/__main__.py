@@ -10,8 +10,8 @@ import sys
 import time
 
 from tests.ops.entries import read_entries
+from tests.ops.exceptions import complaints, complaints_of_whole
 from tests.ops.pool import Finished, run_entries
-from tests.ops.verdict import complaints, complaints_of_whole
 
 LIMIT_S = 1800
 
@@ -35,10 +35,10 @@ def main() -> int:
 
     finished = run_entries(entries, processes, report)
     wrong = complaints(finished) if words else complaints_of_whole(finished)
-    run = [done for done in finished if done.calls]
+    run = [done.outcome for done in finished if done.outcome.calls]
     print(
-        f"make ops: {len(run)} entries run on the CPU, {sum(done.calls for done in run)} calls and"
-        f" {sum(done.backwards for done in run)} backward passes; {len(wrong)} complaints;"
+        f"make ops: {len(run)} entries run on the CPU, {sum(each.calls for each in run)} calls and"
+        f" {sum(each.backwards for each in run)} backward passes; {len(wrong)} complaints;"
         f" {time.monotonic() - began:.0f} s"
     )
     if time.monotonic() - began > LIMIT_S:

@@ -6,11 +6,12 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from tests.ops.compare import ROUNDED, difference
+from tests.ops.compare import difference
+from tests.ops.entries import Outcome
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -21,38 +22,11 @@ DEVICE = f"{CHIP}:1" if CHIP == "cpu_sim" else CHIP
 """Not the first, where a process has several: what forgets its device makes tensors on the first."""
 
 SEED = 7
-REFUSAL = re.compile(
-    r"NotImplementedError: aten::\S+ .*cpu_sim.*(to the CPU first|has no kernel for it)"
-    r"|RuntimeError: aten::\S+ of \S+ is not computed"
-)
 RAW = re.compile("INTERNAL ASSERT|CPU Backend")
 """What torch says where a kernel is given a device that it was not written for."""
 
 MOST_SAMPLES = 60
 """Of more, so many are taken, evenly."""
-
-SAID = 3
-"""So many failures of an entry are told in full."""
-
-
-@dataclass
-class Outcome:
-    """The outcome of an entry: the number of calls on the CPU, and those that differed or raised on the chip."""
-
-    calls: int = 0
-    backwards: int = 0
-    failed: int = 0
-    refused: int = 0
-    rounded: int = 0
-    failures: list[str] = field(default_factory=list)
-
-    def fail(self, what: str) -> None:
-        """Count a failure, and keep the first few in words."""
-        self.failed += 1
-        self.refused += REFUSAL.search(what) is not None
-        self.rounded += what.endswith(ROUNDED)
-        if len(self.failures) < SAID:
-            self.failures.append(what)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from tests.ops.entries import ROUNDED
 from torch import Tensor
 from torch.utils import _pytree as pytree
-
-ROUNDED = ", by rounding"
-"""The end of a message about a difference of at most that."""
 
 _COMPRESSED = (torch.sparse_csr, torch.sparse_bsr, torch.sparse_csc, torch.sparse_bsc)
 

@@ -1,12 +1,13 @@
-"""The entries of torch's databases: each operator, layer and optimizer with each dtype that is compared."""
+"""The entries of torch's databases: each operator, layer and optimizer with each dtype that is compared; outcomes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +19,17 @@ ROOT = Path(__file__).parents[2]
 
 SHARE = 10
 """One entry in so many belongs to the tenth that `make test-all` runs."""
+
+
+REFUSAL = re.compile(
+    r"NotImplementedError: aten::\S+ .*cpu_sim.*(to the CPU first|has no kernel for it)"
+    r"|RuntimeError: aten::\S+ of \S+ is not computed"
+)
+ROUNDED = ", by rounding"
+"""The end of a message about a difference of at most that."""
+
+SAID = 3
+"""So many failures of an entry are told in full."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,26 @@ class Entry:
         return int.from_bytes(hashlib.sha256(str(self).encode()).digest()[:8], "big") % SHARE == 0
 
 
+@dataclass
+class Outcome:
+    """The outcome of an entry: the number of calls on the CPU, and those that differed or raised on the chip."""
+
+    calls: int = 0
+    backwards: int = 0
+    failed: int = 0
+    refused: int = 0
+    rounded: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def fail(self, what: str) -> None:
+        """Count a failure, and keep the first few in words."""
+        self.failed += 1
+        self.refused += REFUSAL.search(what) is not None
+        self.rounded += what.endswith(ROUNDED)
+        if len(self.failures) < SAID:
+            self.failures.append(what)
+
+
 def read_entries() -> list[Entry]:
     """Return what the databases of the installed torch list, ordered by name.
 
@@ -51,13 +83,19 @@ def read_entries() -> list[Entry]:
 def _list() -> None:
     from tests.ops import layers, operators, optimizers, overloads, traces
 
-    entries = [("operator", name, dtype) for name, dtype in operators.listed(DTYPES)]
-    entries += [("overload", name, dtype) for name, dtype in overloads.listed()]
-    entries += [("layer", name, dtype) for name, dtype in layers.listed(DTYPES)]
-    entries += [("optimizer", name, dtype) for name, dtype in optimizers.listed(DTYPES)]
-    entries += [("trace", name, dtype) for name, dtype in traces.listed_traces(DTYPES)]
-    entries += [("export", name, dtype) for name, dtype in traces.listed_exports(DTYPES)]
-    print(json.dumps(sorted(entries, key=lambda entry: entry[1:])))
+    listed = {
+        "operator": operators.listed(DTYPES),
+        "overload": overloads.listed(),
+        "layer": layers.listed(DTYPES),
+        "optimizer": optimizers.listed(DTYPES),
+        "trace": traces.listed_traces(DTYPES),
+        "export": traces.listed_exports(DTYPES),
+    }
+    print(
+        json.dumps(
+            sorted(((kind, *each) for kind, found in listed.items() for each in found), key=lambda each: each[1:])
+        )
+    )
 
 
 if __name__ == "__main__":

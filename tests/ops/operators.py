@@ -8,7 +8,8 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from tests.ops.calls import Outcome, compare_call, evenly
+from tests.ops.calls import compare_call, evenly
+from tests.ops.entries import Outcome
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 

@@ -7,7 +7,8 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from tests.ops.calls import Outcome, compare_call
+from tests.ops.calls import compare_call
+from tests.ops.entries import Outcome
 from torch import Tensor
 from torch.testing._internal.common_optimizers import optim_db
 from torch.utils import _pytree as pytree

@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
+import pkgutil
 import queue
 import signal
-import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 
-from bench.child import started
-from tests.ops.entries import Entry
-
-from northbridge.processes.endings import last_words
-
-WORKER = ("-m", "tests.ops.worker")
+from tests.ops.entries import Entry, Outcome
 
 LIMIT_S = 300.0
 """So long may one entry run."""
 
+RUN = {
+    "operator": "operators.run",
+    "overload": "overloads.run",
+    "layer": "layers.run",
+    "optimizer": "optimizers.run",
+    "trace": "traces.run_trace",
+    "export": "traces.run_export",
+}
+"""Imported when they are asked for: a fork is cheaper before torch's databases are there."""
+
+Run = Callable[[Entry], Outcome]
+_spawn = multiprocessing.get_context("spawn")  # torch and a chip are to be new in it
+
 
 @dataclass(frozen=True)
 class Finished:
-    """An entry that was run: its failures, none where the chip gave what the CPU gave."""
+    """An entry that was run, and what came of it."""
 
     entry: Entry
-    calls: int
-    backwards: int
-    failed: int
-    refused: int
-    rounded: int
-    failures: tuple[str, ...]
-    seconds: float
+    outcome: Outcome
+
+
+def run(entry: Entry) -> Outcome:
+    """Return what comes of ``entry`` in this process."""
+    outcome: Outcome = pkgutil.resolve_name(f"tests.ops.{RUN[entry.kind]}")(entry.name, entry.dtype)
+    return outcome
 
 
 def run_entries(
@@ -43,6 +52,7 @@ def run_entries(
     processes: int,
     report: Callable[[Finished], None] = lambda _: None,
     environ: Mapping[str, str] = os.environ,
+    run: Run = run,
 ) -> list[Finished]:
     """Run ``entries`` in so many processes of ``environ``, and tell ``report`` of each when it has ended."""
     waiting: queue.SimpleQueue[Entry] = queue.SimpleQueue()
@@ -52,22 +62,17 @@ def run_entries(
     reporting = threading.Lock()
 
     def serve() -> None:
-        worker = None
-        while True:
+        worker = _Worker(run, environ)
+        while not waiting.empty():
             try:
                 entry = waiting.get_nowait()
             except queue.Empty:
                 break
-            worker = worker or _Worker(environ)
-            done, alive = worker.run(entry)
+            done = Finished(entry, worker.run(entry))
             with reporting:
                 finished.append(done)
                 report(done)
-            if not alive:
-                worker.close()
-                worker = None
-        if worker is not None:
-            worker.close()
+        worker.end()
 
     threads = [threading.Thread(target=serve) for _ in range(processes)]
     for thread in threads:
@@ -79,39 +84,58 @@ def run_entries(
     return sorted(finished, key=lambda done: str(done.entry))
 
 
-class _Worker(ExitStack):
-    """A process that runs entries, and the file that it writes its stderr to."""
+class _Worker:
+    """A process that runs entries; where one ends it, there is another."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        super().__init__()
-        self._process, self._said = self.enter_context(started([sys.executable, *WORKER], environ=environ))
+    def __init__(self, run: Run, environ: Mapping[str, str]) -> None:
+        self._given = run, dict(environ)
+        self._start()
 
-    def run(self, entry: Entry) -> tuple[Finished, bool]:
-        """Return what came of ``entry``, and whether the process lives on."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+    def _start(self) -> None:
+        self._asker, answers = _spawn.Pipe()
+        self._process = _spawn.Process(target=_serve, args=(answers, *self._given), daemon=True)
+        with answers:
+            self._process.start()
+
+    def run(self, entry: Entry) -> Outcome:
+        """Return what came of ``entry``."""
         began = time.monotonic()
-        alarm = threading.Timer(LIMIT_S, self._process.kill)
-        alarm.start()
         try:
-            self._process.stdin.write(json.dumps([entry.kind, entry.name, entry.dtype]) + "\n")
-            self._process.stdin.flush()
-            answer = self._process.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
-        finally:
-            alarm.cancel()
-        seconds = time.monotonic() - began
-        if answer:
-            said = json.loads(answer)
-            said["failures"] = tuple(said["failures"])
-            return Finished(entry, **said, seconds=seconds), True
-        code = self._process.wait()
-        how = (
-            signal.Signals(-code).name
-            if code < 0
-            else f"exit code {code}, having said: {last_words(self._said.read_bytes()) or 'nothing'}"
-        )
-        if seconds >= LIMIT_S:
+            self._asker.send(entry)
+            if self._asker.poll(LIMIT_S):
+                outcome: Outcome = self._asker.recv()
+                return outcome
+        except (EOFError, OSError):
+            self._process.join()
+        code = self._process.exitcode or 0
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if time.monotonic() - began >= LIMIT_S:
             how = f"being killed, because it ran for {LIMIT_S:.0f} s"
-        return Finished(entry, 1, 0, 1, 0, 0, (f"ended its process by {how}",), seconds), False
+        self.end()
+        self._start()
+        return Outcome(calls=1, failed=1, failures=[f"ended its process by {how}"])
+
+    def end(self) -> None:
+        """Kill the process."""
+        self._process.kill()
+        self._process.join()
+        self._asker.close()
+
+
+def _serve(answers: Connection, run: Run, environ: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environ)
+    import torch
+    from tests.ops.calls import CHIP
+
+    import northbridge
+
+    northbridge.load(CHIP)
+    torch.set_num_threads(1)
+    while True:
+        entry: Entry = answers.recv()
+        try:
+            outcome = run(entry)
+        except Exception:  # noqa: BLE001 - the test's own, told as a failure of the entry
+            outcome = Outcome(calls=1, failed=1, failures=[traceback.format_exc(limit=-3)])
+        answers.send(outcome)

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 from tests.ops import layers, operators
-from tests.ops.calls import SEED, Outcome, compare_call
+from tests.ops.calls import SEED, compare_call
+from tests.ops.entries import Outcome
 from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils import _pytree as pytree
