@@ -99,24 +99,25 @@ def test_version_comes_from_the_tag(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_wheel_installs_its_package_only(wheels: dict[str, Path], name: str) -> None:
-    info = f"{'-'.join(wheels[name].name.split('-')[:2])}.dist-info"
-
-    assert {each.split("/")[0] for each in listing(wheels[name])} == {name, info}
-
-
-@pytest.mark.parametrize("name", FOLDERS)
-def test_wheel_has_every_source_and_no_product(wheels: dict[str, Path], name: str) -> None:
-    package = PACKAGES[name]
+def test_a_wheel_has_every_source_and_no_product(wheels: dict[str, Path], name: str) -> None:
+    package, wheel = PACKAGES[name], wheels[name]
     sources = {
         path.relative_to(package.parent).as_posix()
         for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
+    info = f"{'-'.join(wheel.name.split('-')[:2])}.dist-info/"
+    extras = {"northbridge": {*LIGHTNINGS, "deepspeed", "float8", "ray"}, **{each: {"test"} for each in TESTED_APART}}
+    found = metadata(wheel)
 
-    assert {each for each in listing(wheels[name]) if ".dist-info/" not in each} == sources
+    assert {each for each in listing(wheel) if not each.startswith(info)} == sources
     assert {Path(each).suffix for each in sources} <= {".py", ".cpp", ".h", ".typed", ".toml", ".html", ".css", ".js"}
     assert f"{name}/py.typed" in sources
+    assert f"{info}licenses/LICENSE" in listing(wheel)
+    assert (found["License-Expression"], found["Requires-Python"]) == ("Apache-2.0", ">=3.10")
+    # A vendor's name that is not on the public index is free for anybody to take there.
+    assert set(found.get_all("Provides-Extra", [])) == extras.get(name, set())
+    assert not [line for line in found.get_all("Requires-Dist", []) if VENDORS_WORDS.search(line)]
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -133,13 +134,6 @@ def test_a_source_distribution_makes_the_same_wheel(wheels: dict[str, Path], nam
     assert (unpacked / "tests").is_dir() == ((FOLDERS[name] / "tests").is_dir() and name != "northbridge")
 
 
-def test_wheels_leave_ci_machinery_out(wheels: dict[str, Path]) -> None:
-    """Code that forks for this repository's tests, or breaks a backend on purpose, is in tests/."""
-    ours = re.compile(r"fork|mutat|hunt|wrong_backends")
-
-    assert [name for name in listing(wheels[SUITE.name]) if ours.search(name)] == []
-
-
 def test_wheels_announce_their_entry_points(wheels: dict[str, Path]) -> None:
     groups: dict[str, dict[str, str]] = {}
     for wheel in wheels.values():
@@ -150,14 +144,12 @@ def test_wheels_announce_their_entry_points(wheels: dict[str, Path]) -> None:
         for group in announced.sections():
             groups.setdefault(group, {}).update(announced[group])
 
+    # What forks for this repository's tests, or breaks a backend on purpose, is in tests/.
+    assert not re.search(r"fork|mutat|hunt|wrong_backends", " ".join(listing(wheels[SUITE.name])))
     backends = {name.removeprefix("northbridge_"): name for name in BACKENDS}
     strategies = groups.pop("northbridge.strategies")
-    assert {name for name in strategies if "fsdp" not in name and "deepspeed" not in name} == {
-        "hpu_ddp",
-        "hpu_parallel",
-        "hpu_single",
-        "dpp_sdaa",
-    }
+    named = {name for name in strategies if "fsdp" not in name and "deepspeed" not in name}
+    assert named == {"hpu_ddp", "hpu_parallel", "hpu_single", "dpp_sdaa"}
     assert groups == {
         "console_scripts": {"northbridge": "northbridge.cli.app:main"},
         "northbridge.backends": backends,
@@ -180,46 +172,22 @@ def requirements(wheel: Path, extra: str = "") -> dict[str, Requirement]:
     return {each.name: each for each in everything if "extra" not in str(each.marker)}
 
 
-def test_the_core_needs_six_distributions(wheels: dict[str, Path]) -> None:
-    needed = requirements(wheels["northbridge"])
+def test_the_core_needs_six_and_a_safe_lightning(wheels: dict[str, Path]) -> None:
+    core = wheels["northbridge"]
+    offered = ["2.3.3", "2.4.0", "2.6.2", "2.6.3", "2.6.6", "2.7.0", "2.8.0"]
 
     lacked_by_python_3_10 = {"tomli", "typing-extensions"}
-    assert needed.keys() - lacked_by_python_3_10 == {"torch", "pluggy", "pydantic", "typer", "rich", "packaging"}
-
-
-def test_wheels_ask_for_a_lightning_that_is_not_a_thiefs(wheels: dict[str, Path]) -> None:
-    offered = ["2.3.3", "2.4.0", "2.6.2", "2.6.3", "2.6.6", "2.7.0", "2.8.0"]
-    core = wheels["northbridge"]
-
-    asked = [*(requirements(core, extra=extra) for extra in LIGHTNINGS), requirements(wheels[SUITE.name])]
-
-    for asked_for in asked:
+    needed = {"torch", "pluggy", "pydantic", "typer", "rich", "packaging"}
+    assert requirements(core).keys() - lacked_by_python_3_10 == needed
+    for asked in (*(requirements(core, extra=extra) for extra in LIGHTNINGS), requirements(wheels[SUITE.name])):
         for name in LIGHTNINGS:
-            assert list(asked_for[name].specifier.filter(offered)) == ["2.4.0", "2.6.6", "2.7.0"]
-
-
-@pytest.mark.parametrize("name", FOLDERS)
-def test_extras_and_dependencies_name_no_vendor(wheels: dict[str, Path], name: str) -> None:
-    """A vendor's name that is not on the public index is free for anybody to take there."""
-    found = metadata(wheels[name])
-    extras = {"northbridge": {*LIGHTNINGS, "deepspeed", "float8", "ray"}, **{each: {"test"} for each in TESTED_APART}}
-
-    assert set(found.get_all("Provides-Extra", [])) == extras.get(name, set())
-    assert not [line for line in found.get_all("Requires-Dist", []) if VENDORS_WORDS.search(line)]
+            assert list(asked[name].specifier.filter(offered)) == ["2.4.0", "2.6.6", "2.7.0"]
 
 
 def test_no_setup_installs_what_a_vendor_brings() -> None:
     files = [(ROOT / name).read_text() for name in ("Makefile", "constraints.txt", ".ci/run")]
 
     assert not [text for text in files if re.search(r"habana|torch.sdaa|--group[= ](?!dev|science)", text)]
-
-
-@pytest.mark.parametrize("name", FOLDERS)
-def test_a_wheel_says_what_it_runs_on_and_its_licence(wheels: dict[str, Path], name: str) -> None:
-    found = metadata(wheels[name])
-
-    assert (found["License-Expression"], found["Requires-Python"]) == ("Apache-2.0", ">=3.10")
-    assert [each for each in listing(wheels[name]) if each.endswith(".dist-info/licenses/LICENSE")]
 
 
 # --- The door for maintainers

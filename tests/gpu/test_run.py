@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from tests.gpu import prepare, run
-from tests.gpu.run import Part, Result, judge_code, run_parts
+from tests.gpu.run import Part, judge_code, run_parts
 from tests.scripts import run_script
 
+Captured = pytest.CaptureFixture[str]
 _NO_GPU = {"torch": "2.11.0+cu130", "CUDA": "13.0", "card": None}
 
 
@@ -27,7 +28,7 @@ def test_pins_are_installed_versions() -> None:
 
 
 def test_wheels_that_are_too_large_are_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     (tmp_path / "old-1-py3-none-any.whl").touch()
     monkeypatch.setattr(prepare, "MOST_BYTES", 2 << 20)
@@ -52,12 +53,7 @@ def test_wheels_that_are_too_large_are_an_error(
     ],
 )
 def test_what_is_missing_is_one_line(
-    facts: str,
-    code: int,
-    words: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    facts: str, code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setattr(run, "_FACTS", facts)
     monkeypatch.setattr(run, "TORCH_S", 2.0 if "time" in facts else 60.0)
@@ -79,32 +75,20 @@ def test_wheels_of_another_python_are_an_error(tmp_path: Path) -> None:
         run.install(tmp_path, tmp_path / "site")
 
 
-def try_parts(folder: Path, seconds: float, **programs: str) -> list[Result]:
-    """Run a part for each program, with a budget of two seconds."""
-    parts = [Part(name, ("-c", code), 2.0, judge_code) for name, code in programs.items()]
-    return list(run_parts(parts, time.monotonic() + seconds, folder, os.environ, io.StringIO()))
-
-
 def test_part_over_budget_ends_and_the_next_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "GRACE_S", 0.5)
     monkeypatch.setattr(run, "LEAST_S", 0.1)
     deaf = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: print('heard', flush=True)); time.sleep(60)"
+    programs = {"deaf": f"print('began', flush=True); {deaf}", "fails": "exit(3)", "passes": "print(7)"}
+    parts = [Part(name, ("-c", code), 2.0, judge_code) for name, code in programs.items()]
 
-    results = try_parts(tmp_path, 60.0, deaf=f"print('began', flush=True); {deaf}", fails="exit(3)", passes="print(7)")
+    results = list(run_parts(parts, time.monotonic() + 60.0, tmp_path, os.environ, io.StringIO()))
+    (late,) = run_parts(parts[2:], time.monotonic() + 0.5, tmp_path, os.environ, io.StringIO())
 
-    assert [(each.name, each.verdict) for each in results] == [
-        ("deaf", "over budget"),
-        ("fails", "failed"),
-        ("passes", "passed"),
-    ]
+    assert [each.verdict for each in results] == ["over budget", "failed", "passed"]
     assert results[0].found == "ended after 2 s: began; heard"
     assert results[0].seconds < 10
-
-
-def test_part_without_time_is_not_run(tmp_path: Path) -> None:
-    (result,) = try_parts(tmp_path, run.GRACE_S + 1.0, late="print(7)")
-
-    assert (result.verdict, result.found) == ("not run", "the parts before it used its time")
+    assert (late.verdict, late.found) == ("not run", "the parts before it used its time")
 
 
 @pytest.mark.parametrize(
