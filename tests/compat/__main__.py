@@ -273,9 +273,9 @@ def main(arguments: Sequence[str]) -> int:
     for suite in wanted:
         outcomes.append(run(suite, python))
         to_come = [each.title for each in wanted[len(outcomes) :]]
-        written = sections(PAGE.read_text()) if PAGE.exists() else {}
-        written[other] = section(versions, date.today(), outcomes, to_come)
-        PAGE.write_text(page(written))  # each time: somebody may end it before the last
+        text = PAGE.read_text()
+        written = {**sections(text), other: section(versions, date.today(), outcomes, to_come)}
+        PAGE.write_text(page(text, written))  # each time: somebody may end it before the last
     print(f"wrote {PAGE}")
     return int(any(outcome.failed for outcome in outcomes))
 
@@ -312,32 +312,11 @@ def sections(text: str) -> dict[Other, str]:
     return found
 
 
-def page(written: Mapping[Other, str]) -> str:
-    """Return the page of docs: each torch, then each Python, the newest release first."""
+def page(text: str, written: Mapping[Other, str]) -> str:
+    """Return the page ``text`` with other sections: each torch, then each Python, the newest release first."""
     ordered = sorted(written, key=lambda each: (each.of, each.version), reverse=True)
     parts = [f"{_SECTION}{other}\n\n{written[other]}\n" for other in ordered]
-    return f"""# Releases of torch and of Python
-
-`make compat TORCH=<release>` writes one section. It makes an environment in `.compat/`, with that torch from pip
-and everything else from `constraints.txt`. It compiles the simulated chip there and runs:
-
-- device: operations, memory, random numbers, autograd, streams, the module, and how the chip is compiled and loaded;
-- collective: simccl, point to point and sharded training, on several ranks;
-- main job: the suite that every chip must pass, and trainings with `Trainer` and `Fabric` whose weights have to equal,
-  to the bit, those of Lightning's own CPU accelerator;
-- main job on hpu and on xpu: the same suite on the simulated Gaudi and Intel GPU. PyPI's torch is a CUDA build, which
-  alone would refuse these two. `.ci/run` has the CPU build.
-
-`make compat PYTHON=<release>` does the same for a Python, pyenv's or the one on `PATH`. Its torch is the pinned one as
-PyPI has it, a CUDA build. Where a pinned package does not support that Python, pip chooses another release. It runs the
-demo, the tests of `make test-fast`, and the conformance suite's levels C0 to C2 on the simulated chip. `northbridge
-doctor --train` then trains a few steps on each simulated chip, on one card and on two.
-
-The releases below were tested; every change is tested with torch 2.13.0 and Python 3.11. Releases of torch between
-them, and later ones that compile, are expected to work. The simulated chip needs Linux and torch 2.13 or later;
-elsewhere it raises an error of one line. The rest of Northbridge is expected to work from torch 2.4 on, which was read
-in the code, not tested.
-{"".join(parts)}"""
+    return text.partition(_SECTION)[0] + "".join(parts)
 
 
 def _inline(said: str) -> str:

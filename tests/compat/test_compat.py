@@ -147,8 +147,9 @@ def test_the_page_says_versions_counts_and_what_failed_or_did_not_run() -> None:
     text = command.section("torch 2.15.0+cu132", date(2026, 11, 22), [Outcome("device", 2, 1, FAILED)], ["main job"])
     written = {PYTHON: "old", Other("torch", Version("2.9.0")): "nine", TORCH: text}
 
-    page = command.page(written)
+    page = command.page("# Releases\n\nA text.\n\n## torch 2.8.0\n\neight\n", written)
 
+    assert page.startswith("# Releases\n\nA text.\n\n## torch 2.15.0\n\nOn ")
     assert command.sections(page) == written
     assert page.index("## torch 2.15.0") < page.index("## torch 2.9.0") < page.index("## Python 3.10")
     for said in (

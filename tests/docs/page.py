@@ -44,3 +44,10 @@ def shows(output: str, shown: str) -> bool:
             return False
         rest = rest[rest.index(part) + len(part) :]
     return True
+
+
+def write_parts(page: Path, *parts: str) -> None:
+    """Replace what stands between each ``<!-- written -->`` of a page and its ``<!-- end -->``."""
+    texts = iter(parts)
+    between = re.compile(r"(?<=<!-- written -->\n).*?(?=<!-- end -->)", flags=re.S)
+    page.write_text(between.sub(lambda _: f"\n{next(texts)}\n\n", page.read_text()))

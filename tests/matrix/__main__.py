@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.docs.page import ROOT, write_parts
 from tests.forks.suite import fork_runs
 
 from northbridge_conformance.run import run
@@ -22,7 +23,6 @@ from northbridge_conformance.runs.scenario import Scenario, reference
 from northbridge_conformance.tests.lightning.precision import train_mixed
 from northbridge_conformance.tests.lightning.training import train
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "matrix.md"
 CACHE = ROOT / ".cache" / "matrix"
 
@@ -188,7 +188,7 @@ def main(*, again: bool) -> int:
     rows: dict[Pair, str] = {}
     for pair in PAIRS:
         rows[pair] = kept.get(str(pair)) or _row(pair, [_try(pair, trial) for trial in TRIALS])
-    PAGE.write_text(page(rows, again=again))
+    write_parts(PAGE, *parts(rows, again=again))
     print(f"wrote {PAGE}")
     return int(any("failed" in row for row in rows.values()))
 
@@ -209,27 +209,12 @@ def _row(pair: Pair, wrong: list[list[str]]) -> str:
     return f"| {pair} | " + " | ".join(_cell(each) for each in wrong) + " |"
 
 
-def page(rows: dict[Pair, str], *, again: bool = False) -> str:
-    """Return the page of docs that tells ``rows``."""
-    return f"""# Releases of Lightning
-
-Written by `make matrix` on {date.today():%Y-%m-%d}, with torch {torch.__version__}, Python {platform.python_version()},
-on {platform.system()}.{" Rows that had passed before were kept." if again else ""}
-
-Each cell is a training on the simulated chip with `lightning` and with `pytorch_lightning`. In float32 it passed if
-every rank trained on the chip and its weights equal, to the bit, those of Lightning's own CPU accelerator in the
-same release. In mixed precision it passed if the ranks agree and the model computed in bfloat16. Every row has the
-same versions of Lightning's dependencies, those in `constraints.txt`.
-
-| release | {" | ".join(trial.title for trial in TRIALS)} |
-|---|{"---|" * len(TRIALS)}
-{chr(10).join(rows.values())}
-
-2.6.2 and 2.6.3 were malicious uploads (GHSA-w37p-236h-pfx3). Northbridge does not run on them.
-
-No newer source of Lightning than {PUBLISHED[-1]} could be had. The last row is that release with its version raised to
-the next minor: Northbridge takes it for 2.7.0, and replaces in it what it replaces in {PUBLISHED[-1]}.
-"""
+def parts(rows: dict[Pair, str], *, again: bool = False) -> tuple[str, str]:
+    """Return what the page says of a run: when it was, and a table of ``rows``."""
+    when = f"Written by `make matrix` on {date.today():%Y-%m-%d}, with torch {torch.__version__}, Python"
+    kept = " Rows that had passed before were kept." if again else ""
+    head = [f"| release | {' | '.join(trial.title for trial in TRIALS)} |", f"|---|{'---|' * len(TRIALS)}"]
+    return f"{when} {platform.python_version()},\non {platform.system()}.{kept}", "\n".join([*head, *rows.values()])
 
 
 def _cell(wrong: list[str]) -> str:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
+from tests.docs.page import ROOT, write_parts
 from tests.engines import FOLDER, READY, with_engines
 from tests.scripts import run_script
 from tests.zoo.models import ZOO
@@ -22,7 +23,6 @@ from tests.zoo.verdict import CHIPS, DEVICES, EQUAL, REFERENCE, RULES, Verdict, 
 
 from northbridge_conformance.runs.processes import ONE_THREAD
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reports" / "zoo.md"
 
 APART = "vit"
@@ -67,39 +67,8 @@ def _train(names: Sequence[str], accelerator: str, folder: Path) -> str:
     return "" if ran.status == 0 else f"exit code {ran.status}: {ran.said[-20000:]}"
 
 
-_BEGIN = """# Models that people train
-
-`make zoo` trains models of packages on the index with `Trainer`, each a few steps, on the simulated chips and on
-the CPU. It compares the losses of each step and the weights at the end. The models are made from configurations, with
-random weights. No line of a package is changed. Dropout is 0, and noise comes with the batch: a chip draws other
-random numbers than the CPU.
-
-"equal" means equal to the bit, in each rank. `1` and `2` are the numbers of devices; two train with DDP.
-
-"""
-
-_RULES = """
-## Rules
-
-A difference for which no rule stands makes the command exit with 1. So does a rule that no training needs.
-
-"""
-
-_END = """
-## What it found
-
-- The models run unchanged. The packages are imported before the `Trainer`, as in scripts, and ask `torch.accelerator`.
-- `accelerate` imports `torch_sdaa` where it finds it. The Teco software may thus be loaded before a `Trainer` asks for
-  it. The losses are the same.
-- MONAI's metrics send tensors of the CPU over every library but NCCL. With several devices `aggregate()` thus fails on
-  each chip; metrics of torchmetrics work.
-
-A sample of the models runs in `make test-all`. `python -m tests.zoo bert vit` runs these two, and writes no page.
-"""
-
-
-def page(verdicts: Sequence[Verdict]) -> str:
-    """Return the page of the documentation that shows a whole run: the table, and the rules."""
+def parts(verdicts: Sequence[Verdict]) -> tuple[str, str]:
+    """Return what the page shows of a whole run: the table, and the rules."""
     found = {(each.model, each.chip, each.devices): each for each in verdicts}
     columns = [(chip, devices) for chip in CHIPS for devices in DEVICES]
     lines = [
@@ -111,7 +80,7 @@ def page(verdicts: Sequence[Verdict]) -> str:
         cells = [_cell(found[name, chip, devices]) for chip, devices in columns]
         lines.append(f"| `{name}`: {entry.title} | {packages} | {' | '.join(cells)} |")
     rules = [f"{number}. {rule.operation}: {rule.why}" for number, rule in enumerate(RULES, 1)]
-    return _BEGIN + "\n".join(lines) + "\n" + _RULES + "\n".join(rules) + "\n" + _END
+    return "\n".join(lines), "\n".join(rules)
 
 
 def _cell(verdict: Verdict) -> str:
@@ -141,7 +110,7 @@ def main(words: list[str]) -> int:
     wrong += [str(verdict) for verdict in verdicts if verdict.is_wrong]
     if not words:
         wrong += unused_rules(verdicts)
-        PAGE.write_text(page(verdicts))
+        write_parts(PAGE, *parts(verdicts))
     print(f"make zoo: {len(verdicts)} trainings compared; {len(wrong)} complaints; {time.monotonic() - began:.0f} s")
     print("\n".join(wrong))
     return 1 if wrong else 0
