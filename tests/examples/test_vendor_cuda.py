@@ -37,22 +37,6 @@ def test_it_is_forty_lines_at_most() -> None:
     assert len((VENDOR / "nb_cuda.py").read_text().splitlines()) <= 40
 
 
-@WITHOUT_CUDA
-def test_it_is_listed_as_without_its_software(site: Site, tmp_path: Path) -> None:
-    others = "cpu_sim,hpu,npu,sdaa,xpu"
-    listed = run(NORTHBRIDGE, "list", "--json", site=site, folder=tmp_path, NORTHBRIDGE_DISABLE=others)
-
-    (row,) = [each for each in json.loads(listed.stdout)["backends"] if each["name"] == "nb_cuda"]
-    assert (row["distribution"], row["version"], row["status"], row["devices"]) == (
-        "nb_cuda",
-        "0.1.0",
-        "no software",
-        0,
-    )
-    assert f"torch {torch.__version__} was built without CUDA; install one with CUDA" in row["reason"]
-    assert listed.returncode == 0, listed.stderr
-
-
 @pytest.fixture(scope="module")
 def report(install: Install, tmp_path_factory: pytest.TempPathFactory) -> Report:
     """The output of the suite for level C1."""

@@ -9,15 +9,7 @@ import torch
 from torch import Tensor
 
 SHAPES: tuple[tuple[int, ...], ...] = (
-    (4, 4),
-    (3, 4),
-    (4,),
-    (2, 4, 5, 5),
-    (2, 3, 4),
-    (2, 4, 4),
-    (),
-    (2, 2, 4, 4, 4),
-    (0, 3),
+    *((4, 4), (3, 4), (4,), (2, 4, 5, 5), (2, 3, 4), (2, 4, 4), (), (2, 2, 4, 4, 4), (0, 3)),
 )
 DTYPES = (torch.float32,) * 6 + (torch.int64, torch.bfloat16, torch.complex64, torch.bool, torch.float64)
 RESULTS = (torch.float32, torch.int64, torch.bool, torch.uint8, torch.complex64)
