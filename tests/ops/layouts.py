@@ -1,13 +1,7 @@
-"""Layers of torch.nn on a chip: every memory layout, second derivatives, and evaluation without gradients.
-
-A program: ``python -m tests.ops.layouts hpu`` prints a line of JSON for each difference from the CPU.
-"""
+"""Layers of torch.nn on a chip: every memory layout, second derivatives, and evaluation without gradients."""
 
 from __future__ import annotations
 
-import json
-import sys
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +9,7 @@ from typing import Any
 
 import torch
 from tests.ops import layers
-from tests.ops.calls import SEED, Carrier
-from tests.ops.compare import difference
+from tests.ops.calls import SEED, Carrier, difference
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -188,18 +181,3 @@ def compare(device: str) -> dict[str, Any]:
             if said is not None:
                 differences.append(f"{case}, {what}: {said}")
     return {"counts": counts, "differences": differences}
-
-
-def main() -> None:
-    """Compare the chip that the first argument names with the CPU."""
-    import northbridge
-
-    northbridge.load(sys.argv[1])
-    torch.set_num_threads(1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        print(json.dumps(compare(f"{sys.argv[1]}:0")))
-
-
-if __name__ == "__main__":
-    main()

@@ -14,8 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from tests.ops.calls import Called, call_on, compare_call
-from tests.ops.compare import difference
+from tests.ops.calls import Called, call_on, compare_call, difference
 from tests.ops.draw import Draw
 from tests.ops.entries import SAID, Outcome
 from tests.ops.exceptions import NOT_CALLED

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tests.ops import overloads, pool
-from tests.ops.compare import difference
+from tests.ops.calls import difference
 from tests.ops.entries import DTYPES, REFUSAL, ROOT, ROUNDED, Entry, Kind, Outcome, read_entries
 from tests.ops.exceptions import EXCEPTIONS, complaints, complaints_of_whole
 from tests.ops.pool import Finished, run, run_entries
