@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from tests.test_import_graph import PACKAGES, ROOT
+from tests.docs.test_architecture import PACKAGES, ROOT
 from tests.words import main
 
 step, strict, counterpart, child = ["duty", "harsh", "twin", "heir"]  # single words in quotes are not checked
