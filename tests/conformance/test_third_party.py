@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.conftest import VENDORS, Install, Site, copy_template
+from tests.core.conftest import Install, Site, copy_template
 from tests.forks.suite import forking
 
 from northbridge_conformance.report.report import Report
@@ -83,36 +82,34 @@ def test_denials_fail_neither_its_operations_nor_its_collectives(site: Site, tmp
     assert (report.backend.label, report.backend.simulated) == ("Kelvin K1", True)
 
 
-LINE = 'addopts = ["-p", "northbridge_conformance.pytest_plugin"]'
-ONE = "tests/test_conformance.py::TestC1::TestDevice::test_indexing"
+LINE = 'addopts = ["-p", "northbridge_conformance.pytest_plugin"]\n'
 
 
-def adopt(site: Site, repository: Path, name: str, *tests: str) -> subprocess.CompletedProcess[str]:
-    """Run ``tests`` of their repository by their pytest."""
-    pytest_of_theirs = (sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", *tests)
-    return run(*pytest_of_theirs, site=site, folder=repository, environ={"NORTHBRIDGE_SIMULATE": name})
+@pytest.mark.parametrize(
+    ("suite", "with_the_line"),
+    [("northbridge_conformance", True), ("northbridge.conformance", True), ("northbridge.conformance", False)],
+)
+def test_its_repository_adopts_the_levels_by_four_classes(
+    site: Site, tmp_path: Path, suite: str, with_the_line: bool
+) -> None:
+    """A repository from before the suite was a distribution imports them by another name, and lacks a line."""
+    repository = tmp_path / "repository"
+    copy_template(repository, "kelvin")
+    tests, description = repository / "tests" / "test_conformance.py", repository / "pyproject.toml"
+    tests.write_text(tests.read_text().replace("northbridge_conformance", suite))
+    if not with_the_line:
+        assert LINE in description.read_text()
+        description.write_text(description.read_text().replace(LINE, ""))
+    some = [
+        f"tests/test_conformance.py::Test{name}" for name in ("C0::TestDeclaration", "C1::TestDevice::test_indexing")
+    ]
+    pytest_of_theirs = (sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", *some)
 
+    tested = run(*pytest_of_theirs, site=site, folder=repository, environ=SIMULATED)
 
-def test_its_repository_adopts_the_levels_by_four_classes(site: Site, tmp_path: Path) -> None:
-    copy_template(tmp_path / "repository", "kelvin")
-
-    tested = adopt(site, tmp_path / "repository", "kelvin", ONE)
-
-    assert tested.returncode == 0, tested.stdout
-    assert "1 passed" in tested.stdout
-
-
-def test_plugin_of_before_the_split_needs_one_line(install: Install, tmp_path: Path) -> None:
-    """Kept as the template made it while Northbridge was one distribution (``tests/vendors/basalt``)."""
-    site, repository = install("basalt"), tmp_path / "repository"
-    shutil.copytree(VENDORS / "basalt", repository)
-
-    without = adopt(site, repository, "basalt", ONE)
-    with (repository / "pyproject.toml").open("a") as description:
-        description.write(f"{LINE}\n")
-    tested = adopt(site, repository, "basalt", ONE, "tests/test_conformance.py::TestC0::TestDeclaration")
-
-    assert without.returncode != 0
-    assert LINE in without.stdout
-    assert tested.returncode == 0, tested.stdout
-    assert " passed" in tested.stdout
+    if with_the_line:
+        assert tested.returncode == 0, tested.stdout
+        assert " passed" in tested.stdout
+    else:
+        assert tested.returncode != 0
+        assert LINE.strip() in tested.stdout

@@ -96,8 +96,7 @@ Install = Callable[..., Site]
 def install(tmp_path_factory: pytest.TempPathFactory) -> Install:
     """Install the vendors that are named, or all of them, for Pythons that a test starts; others by their path."""
     root = tmp_path_factory.mktemp("vendors")
-    # Not those that are found as they should be, and wrong later; nor one that is right.
-    others = {each.name for each in VENDORS.iterdir() if each.name not in ("wrong", "basalt")}
+    others = {each.name for each in VENDORS.iterdir() if each.name != "wrong"}  # found as it should be, and wrong later
     everything = sorted(others | PLUGINS.keys())
     return lambda *names: install_in(root, *(names or everything))
 
