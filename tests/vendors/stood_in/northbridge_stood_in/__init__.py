@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import northbridge
 
 
@@ -11,7 +13,7 @@ class Collective(northbridge.Collective):
 
 class Bridge(northbridge.Bridge):
     def load(self) -> None:
-        import torch_stood_in.inner
+        import torch_stood_in
 
     def detect(self) -> int:
         import torch_stood_in
@@ -22,3 +24,9 @@ class Bridge(northbridge.Bridge):
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
     return northbridge.Backend("stood_in", Device(), Collective(), Bridge())
+
+
+@northbridge.hookimpl
+def northbridge_simulation() -> northbridge.Simulation:
+    stand_in = Path(__file__).with_name("torch_stood_in.py")
+    return northbridge.Simulation({"torch_stood_in": stand_in}, found={"another_package": "STOOD_IN_FOUND"})
