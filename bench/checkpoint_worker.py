@@ -17,7 +17,7 @@ from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from bench.answering import Answers, questions
+from bench.job import Answers, questions
 
 _LAYERS = 5
 _WIDTH = 5000

@@ -98,7 +98,7 @@ def started(
 def conversation(
     command: list[str], *, ranks: int = 1, environ: Mapping[str, str] | None = None
 ) -> Iterator[Callable[[Mapping[str, Any]], dict[str, Any]]]:
-    """Start a process that answers questions, a line of JSON each, and sleeps in between (:mod:`bench.answering`).
+    """Start a process that answers questions, a line of JSON each, and sleeps in between (:mod:`bench.job`).
 
     Where there are several ranks, each is asked, and rank 0 answers. Raises :class:`MeasurementError` where one ends
     instead.

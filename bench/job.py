@@ -1,9 +1,13 @@
-"""A question to the worker that trains, and its answer."""
+"""The questions to the workers, and their answers: the other end of :func:`bench.child.conversation`."""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, TextIO
 
 
 @dataclass(frozen=True)
@@ -34,3 +38,27 @@ class Answer:
     step_seconds: float
     log_seconds: float
     peak_bytes: int
+
+
+def questions(lines: Iterable[str] = sys.stdin) -> Iterator[dict[str, Any]]:
+    """Yield what ``lines`` ask, as they come."""
+    for line in lines:
+        yield json.loads(line)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Where answers go."""
+
+    stream: TextIO
+
+    @classmethod
+    def capture_stdout(cls) -> Answers:
+        """Keep stdout for answers; whatever anybody else prints goes to stderr from now on."""
+        stream = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+        return cls(stream)
+
+    def give(self, answer: Mapping[str, Any]) -> None:
+        """Answer the question that is open."""
+        print(json.dumps(answer), file=self.stream, flush=True)

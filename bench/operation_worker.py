@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from bench.answering import Answers, questions
+from bench.job import Answers, questions
 
 Call = Callable[[], object]
 

@@ -10,7 +10,9 @@ import sys
 import time
 import warnings
 import weakref
+from argparse import Namespace
 from collections.abc import Callable
+from importlib import import_module
 from itertools import pairwise
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -23,7 +25,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
-from bench.answering import Answers, questions
+from bench.job import Answers, questions
 from bench.models import TASKS
 
 RANKS = 2
@@ -51,9 +53,7 @@ def step(kind: str, task_name: str, device: str) -> Callable[[], object]:
     model: nn.Module = net
     inputs, targets = task.draw()
     if kind == "zero-2":
-        from bench.zero import engine
-
-        trained = engine(net, device, dist.get_rank())
+        trained = make_engine(net, device, dist.get_rank())
 
         def call_engine() -> None:
             here = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
@@ -78,6 +78,29 @@ def step(kind: str, task_name: str, device: str) -> Callable[[], object]:
         loss.item()  # as for a log: it waits for the device
 
     return call
+
+
+def make_engine(net: nn.Module, device: str, rank: int) -> Any:
+    """Return DeepSpeed's engine that trains ``net`` by ZeRO-2 over the ranks of this process group."""
+    os.environ["LOCAL_RANK"] = str(rank)
+    deepspeed: Any = import_module("deepspeed")
+    accelerators: Any = import_module("deepspeed.accelerator.real_accelerator")
+    if device == "cpu_sim":
+        accelerators.set_accelerator(import_module("northbridge_cpu_sim.deepspeed").SimAccelerator())
+    else:
+        # Without shared memory: it would not be Gloo.
+        accelerators.get_accelerator().create_op_builder = lambda _name: None
+    deepspeed.init_distributed(auto_mpi_discovery=False)
+    config = {
+        "train_micro_batch_size_per_gpu": 1,  # DeepSpeed only reports by it
+        "zero_optimization": {"stage": 2},
+        "zero_allow_untested_optimizer": True,
+    }
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    made, *_ = deepspeed.initialize(
+        args=Namespace(device_rank=rank), model=net, optimizer=optimizer, config=config, dist_init_required=False
+    )
+    return made
 
 
 def save_sharded(task_name: str, device: str) -> Callable[[], object]:

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer
 
-from bench.answering import Answers, questions
-from bench.job import Answer, Job
+from bench.job import Answer, Answers, Job, questions
 from bench.models import TASKS
 
 WARM_UP = 3
