@@ -42,10 +42,6 @@ def northbridge_backend() -> northbridge.Backend:
     return northbridge.Backend("anvil", Anvil(), ACL(), AnvilBridge())
 
 
-class AnvilAccelerator(northbridge.AcceleratorName, backend="anvil"):
-    pass
-
-
 class AnvilDDPStrategy(northbridge.DDPStrategyName, backend="anvil"):
     pass
 
