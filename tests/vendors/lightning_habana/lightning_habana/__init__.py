@@ -19,20 +19,18 @@ class HPUAccelerator(CPUAccelerator):
         accelerator_registry.register("hpu", cls, description=cls.__class__.__name__)
 
 
-class HPUParallelStrategy(DDPStrategy):
+class _Named:
+    @classmethod
+    def register_strategies(cls, strategy_registry: Any) -> None:
+        strategy_registry.register(cls.strategy_name, cls, description=cls.__class__.__name__)
+
+
+class HPUParallelStrategy(_Named, DDPStrategy):
     strategy_name = "hpu_parallel"
 
-    @classmethod
-    def register_strategies(cls, strategy_registry: Any) -> None:
-        strategy_registry.register(cls.strategy_name, cls, description=cls.__class__.__name__)
 
-
-class SingleHPUStrategy(SingleDeviceStrategy):
+class SingleHPUStrategy(_Named, SingleDeviceStrategy):
     strategy_name = "hpu_single"
-
-    @classmethod
-    def register_strategies(cls, strategy_registry: Any) -> None:
-        strategy_registry.register(cls.strategy_name, cls, description=cls.__class__.__name__)
 
 
 class HPUPrecisionPlugin(Precision):
