@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import pkgutil
-import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -33,6 +32,9 @@ dist: Any = Later("torch.distributed")
 class Device(northbridge.Device):
     type = "fairchip"
 
+    def count(self) -> int:
+        return 1 if "FAIRCHIP_CARD" in os.environ else super().count()
+
 
 class Collective(northbridge.Collective):
     name = "fairccl"
@@ -54,7 +56,7 @@ class Bridge(northbridge.Bridge):
 
 
 class Acceleration(northbridge.Acceleration):
-    deepspeed_accelerator = "northbridge_wrong.deepspeed.FairAccelerator"
+    deepspeed_accelerator = "northbridge_cpu_sim.deepspeed.SimAccelerator"
 
     def float8_engines(self) -> dict[str, northbridge.Float8Engine]:
         return {"torchao": northbridge.TorchAO()}
@@ -71,6 +73,9 @@ class Acceleration(northbridge.Acceleration):
 
         trace_operators()
         return {"graphs": float(len(graph_runs()))}
+
+
+PARTS = {part.__name__: part for part in (Device, Collective, Bridge, Acceleration)}
 
 
 def simulated(**facts: Any) -> Any:
@@ -91,54 +96,24 @@ def install(device: Any) -> None:
         northbridge_cpu_sim.install(device)
 
 
-def event_class() -> Any:
-    """Return a class of the chip's events, to be a parent; call it where torch is there."""
-
-    class Event:
-        def __init__(self, **named: Any) -> None:
-            self.inner = torch.Event(Device.type, **named)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.inner, name)
-
-    return Event
-
-
 def capabilities(**others: Any) -> northbridge.Capabilities:
-    """Return what the chip claims, or ``others``."""
-    dtypes = ("bfloat16", "bfloat16_range", "float16", "float32_convolutions", "float64", "int64")
+    """Return what the chip claims, or ``others``.
+
+    Where ``FAIRCHIP_REAL`` is set, it does not say how it rounds, and that it is real if that is 1.
+    """
     claims = (
-        *dtypes,
-        "float8",
-        "graphs",
-        "fused_optimizers",
-        "compile",
-        "inference_mode",
-        "sync_batchnorm",
-        "sharding",
-        "fsdp",
-        "fork",
-        "profiler",
-        "recompilation",
-        "data_loaders",
-        "deepspeed",
+        "bfloat16 bfloat16_range float16 float32_convolutions float64 int64 float8 graphs fused_optimizers compile"
+        " inference_mode sync_batchnorm sharding fsdp fork profiler recompilation data_loaders deepspeed"
     )
-    return northbridge.Capabilities.of_level(
-        "C3", **{"simulated": True, **dict.fromkeys(claims, northbridge.yes), **rounding_claims(), **others}
-    )
+    real = os.environ.get("FAIRCHIP_REAL")
+    claimed = {**dict.fromkeys(claims.split(), northbridge.yes), **({} if real else rounding_claims()), **others}
+    return northbridge.Capabilities.of_level("C3", simulated=real != "1", **claimed)
 
 
-def backend(
-    name: str,
-    device: type[northbridge.Device] = Device,
-    collective: type[northbridge.Collective] = Collective,
-    bridge: Callable[[], northbridge.Bridge] = Bridge,
-    claims: northbridge.Capabilities | None = None,
-    acceleration: type[northbridge.Acceleration] = Acceleration,
-) -> northbridge.Backend:
+def backend(name: str, claims: northbridge.Capabilities | None = None, **parts: Any) -> northbridge.Backend:
     """Return the backend ``name``: the right parts, unless others are given."""
-    parts = (device(), collective(), bridge(), claims or capabilities())
-    return northbridge.Backend(name, *parts, acceleration=acceleration())
+    made = {part.lower(): parts.get(part, right)() for part, right in PARTS.items()}
+    return northbridge.Backend(name, capabilities=claims or capabilities(), **made)
 
 
 @northbridge.hookimpl
@@ -149,6 +124,7 @@ def northbridge_backend() -> northbridge.Backend:
 def announce(name: str, **parts: Any) -> None:
     """Put a plugin into ``northbridge_wrong`` that declares the backend ``wrong_<name>``, with these ``parts``."""
     plugin: Any = ModuleType(f"northbridge_wrong.{name}")
+    plugin.__dict__.update(parts)  # where pickle looks for their classes
     plugin.northbridge_backend = northbridge.hookimpl(lambda: backend(f"wrong_{name}", **parts))
     sys.modules[plugin.__name__] = plugin
 
@@ -160,7 +136,7 @@ class CaughtBy(NamedTuple):
     test: str
     """A part of the test's id; where it is the part of several, one of them is enough, and ``right`` passes all."""
 
-    rounding: str | None
+    rounding: str | None = None
     """The same for a chip that rounds, if it is another test; empty if such a chip may do what is wrong here."""
 
 
@@ -168,60 +144,37 @@ FAULTS: dict[str, CaughtBy] = {}
 """The wrong backends by their names."""
 
 
-def caught_by(test: str, rounding: str | None = None) -> Callable[[Any], Any]:
-    """Record the fault of a backend, which is the docstring of what is decorated, with the test that finds it."""
+def wrong(test: str, *names: str, rounding: str | None = None) -> Callable[[Any], Any]:
+    """Announce a backend with a function in the place of another, and record the test that finds this fault.
 
-    def record(part: Any) -> Any:
-        FAULTS[f"wrong_{_name(part)}"] = CaughtBy(part.__doc__.rstrip("."), test, rounding)
-        return part
-
-    return record
-
-
-class Spoilt(Bridge):
-    """The right bridge, which calls ``spoil`` once the chip is loaded."""
-
-    def __init__(self, spoil: Callable[[], None]) -> None:
-        self.spoil = spoil
-
-    def load(self) -> None:
-        super().load()
-        self.spoil()
-
-
-def wrong(test: str, rounding: str | None = None) -> Callable[[Any], Any]:
-    """Announce a backend of a wrong class, or of what is done to the process after ``load()``; :func:`caught_by`."""
-
-    def announced(part: Any) -> Any:
-        if isinstance(part, type):
-            kinds = (Device, Collective, Bridge, northbridge.Acceleration)
-            (kind,) = (each.__name__.lower() for each in kinds if issubclass(part, each))
-            announce(_name(part), **{kind: part})
-        else:
-            announce(_name(part), bridge=partial(Spoilt, part))
-        return caught_by(test, rounding)(part)
-
-    return announced
-
-
-def _name(part: Any) -> str:
-    """Return the name of a function, or of a class as a function would have it."""
-    name: str = part.__name__
-    return re.sub(r"(?<=.)(?=[A-Z])", "_", name).lower() if isinstance(part, type) else name
-
-
-def instead_of(*names: str) -> Callable[[Any], Any]:
-    """Announce a backend that puts a function in the place of torch's; it is given torch's own first."""
+    The fault is the docstring of the function, which is given the right function first. ``names`` are that one's: a
+    part's, such as ``Device.seed``, or the path of torch's; of two paths, torch has one or the other. Without names,
+    the function is called once the chip is loaded.
+    """
 
     def announced(function: Any) -> Any:
-        announce(function.__name__, bridge=partial(Spoilt, partial(replace, names, function)))
+        name = function.__name__
+        FAULTS[f"wrong_{name}"] = CaughtBy(function.__doc__.rstrip("."), test, rounding)
+        part, _, attribute = names[0].partition(".") if names else ("", "", "")
+        wrongly = function
+        if part not in PARTS:
+            part, attribute = "Bridge", "load"
+            wrongly = partial(_load, partial(_replace, names, function) if names else function)
+        rightly = getattr(PARTS[part], attribute)
+        given = _given_the_right_one(wrongly, rightly)
+        attributes = {attribute: given if callable(rightly) else property(given)}
+        announce(name, **{part: type(part, (PARTS[part],), {**attributes, "__module__": f"northbridge_wrong.{name}"})})
         return function
 
     return announced
 
 
-def replace(names: tuple[str, ...], function: Any) -> None:
-    """Put ``function``, which is given torch's own first, in the place of each of ``names`` that torch has."""
+def _load(spoil: Callable[[], None], load: Any, bridge: Bridge) -> None:
+    load(bridge)
+    spoil()
+
+
+def _replace(names: tuple[str, ...], function: Any) -> None:
     replaced = 0
     for owner, _, name in (each.rpartition(".") for each in names):
         where = pkgutil.resolve_name(owner)
@@ -239,19 +192,9 @@ def _given_the_right_one(function: Any, rightly: Any) -> Any:
     return called
 
 
-_LIBRARIES: list[Any] = []  # torch forgets a kernel with its library
-
-
-def move_results(off: float, *operators: str) -> None:
-    """Put kernels of the chip in the place of ``operators`` whose results are ``off`` by so much."""
-
-    def kernel(name: str, given: Any) -> Any:
-        return (getattr(torch, name)(given.cpu()) + off).to(given.device)
-
-    library = torch.library.Library("aten", "IMPL")
-    for name in operators:
-        library.impl(name, partial(kernel, name), "PrivateUse1")
-    _LIBRARIES.append(library)
+def is_ours(tensor: Any) -> bool:
+    """Return whether ``tensor`` is on the chip."""
+    return tensor.device.type == Device.type
 
 
 def is_last(group: Any = None) -> bool:

@@ -3,24 +3,4 @@
 Each is announced by its subject's module, which is imported here, as the module ``northbridge_wrong.<its name>``.
 """
 
-import northbridge_wrong.checkpoints
-import northbridge_wrong.compilers
-import northbridge_wrong.deepspeed
-import northbridge_wrong.devices
-import northbridge_wrong.float8
-import northbridge_wrong.graphs
-import northbridge_wrong.image_loaders
-import northbridge_wrong.memory
-import northbridge_wrong.operations
-import northbridge_wrong.operator_claims
-import northbridge_wrong.optimizers
-import northbridge_wrong.plugin
-import northbridge_wrong.precision
-import northbridge_wrong.processes
-import northbridge_wrong.profilers
-import northbridge_wrong.random_numbers
-import northbridge_wrong.recompilation
-import northbridge_wrong.reductions
-import northbridge_wrong.streams
-import northbridge_wrong.transfers
-import northbridge_wrong.waits
+from northbridge_wrong import acceleration, devices, memory, operations, precision, processes, reductions, waits

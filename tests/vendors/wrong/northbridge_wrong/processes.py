@@ -1,4 +1,4 @@
-"""Faults that change the user's process: signals, variables, settings."""
+"""Faults of a plugin, and those that change the user's process: signals, variables, settings."""
 
 import atexit
 import gc
@@ -11,145 +11,161 @@ import threading
 from datetime import timedelta
 
 import northbridge_right as right
-from northbridge_right import dist, torch
+from northbridge_right import dist, torch, wrong
+
+# It announces itself, and is not imported here, where every plugin would wait.
+right.FAULTS["wrong_import_waits"] = right.CaughtBy(
+    "Importing the plugin takes half a second", "C0/PluginImport/test_import_costs_at_most_50_milliseconds"
+)
 
 
-@right.wrong("C0/SoftwareLoading/test_load_overwrites_no_environment_variable[alone]")
-class EnvironmentOverwritten(right.Bridge):
+@wrong("C0/Detection/test_detect_returns_a_number_if_software_is_installed", "Bridge.detect")
+def detect_raises(*_):
+    """is_available raises."""
+    raise RuntimeError("the driver does not answer")
+
+
+@wrong("C0/SoftwareLoading/test_second_load_changes_nothing", "Bridge.load")
+def load_twice_breaks(*_):
+    """A second load() fails."""
+    import northbridge_cpu_sim
+
+    northbridge_cpu_sim.install(right.simulated())
+
+
+@wrong(
+    "C2/BridgeHooks/test_the_software_is_loaded_before_a_device_is_acquired[one device-lightning.fabric]",
+    "Bridge.prepare",
+)
+def hooks_in_wrong_order(prepare, bridge):
+    """Bridge hooks are called in the wrong order."""
+    bridge.load()
+    prepare(bridge)
+
+
+@wrong("C0/Pickling/test_declared_backend_can_be_pickled[bridge]", "Bridge.__init__")
+def pickles_its_handles(_, bridge):
+    """Process handles are pickled."""
+    bridge.driver = open(os.devnull)
+
+
+@wrong("C0/SoftwareLoading/test_load_overwrites_no_environment_variable[alone]", "Bridge.prepare")
+def environment_overwritten(*_):
     """A user's variable is overwritten."""
+    os.environ["FAIRCHIP_QUEUES"] = "4"
 
-    def prepare(self) -> None:
+
+@wrong("C0/SoftwareLoading/test_load_overwrites_no_environment_variable[rank 1 of 2]", "Bridge.prepare_rank")
+def environment_overwritten_in_ranks(*_, world_size, **__):
+    """A user's variable is overwritten in ranks."""
+    if world_size > 1:
         os.environ["FAIRCHIP_QUEUES"] = "4"
 
 
-@right.wrong("C0/SoftwareLoading/test_load_overwrites_no_environment_variable[rank 1 of 2]")
-class EnvironmentOverwrittenInRanks(right.Bridge):
-    """A user's variable is overwritten in ranks."""
-
-    def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
-        if world_size > 1:
-            os.environ["FAIRCHIP_QUEUES"] = "4"
+loaded_in = []
 
 
-@right.wrong("C4/Launches/test_a_fabric_forks_processes")
-class ForkNotSurvived(right.Bridge):
+@wrong("C4/Launches/test_a_fabric_forks_processes")
+def fork_not_survived():
     """Fork is claimed, but the software fails after a fork."""
-
-    loaded_in = 0
-
-    def load(self) -> None:
-        super().load()
-        ForkNotSurvived.loaded_in = ForkNotSurvived.loaded_in or os.getpid()
-
-    def prepare_rank(self, **given: int) -> None:
-        if ForkNotSurvived.loaded_in not in (0, os.getpid()):
-            raise RuntimeError("the driver was loaded in another process")
+    if not loaded_in:
+        loaded_in.append(os.getpid())
+        right.Bridge.prepare_rank = assert_not_forked
 
 
-@right.wrong("C4/Preemption/test_resumed_weights_equal_those_of_an_uninterrupted_run[one device-lightning.pytorch]")
-class SigtermTaken(right.Bridge):
+def assert_not_forked(*_, **__):
+    if loaded_in != [os.getpid()]:
+        raise RuntimeError("the driver was loaded in another process")
+
+
+@wrong(
+    "C4/Preemption/test_resumed_weights_equal_those_of_an_uninterrupted_run[one device-lightning.pytorch]",
+    "Bridge.after_step",
+)
+def sigterm_taken(*_):
     """The vendor's software handles SIGTERM and ends the process."""
-
-    def after_step(self) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-@right.wrong("C4/KilledRank/test_launching_process_exits_with_an_error[two devices-lightning.pytorch-script]")
+@wrong("C4/KilledRank/test_launching_process_exits_with_an_error[two devices-lightning.pytorch-script]")
 def exit_code_lost():
     """A failed run ends with exit code 0."""
     atexit.register(os._exit, 0)
 
 
-@right.wrong("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
-class DeterministicOff(right.Device):
+SETTINGS = "C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]"
+
+
+@wrong(SETTINGS, "Device.select")
+def deterministic_off(select, device, index):
     """Acquiring a card turns deterministic algorithms off."""
-
-    def select(self, index: int) -> None:
-        super().select(index)
-        torch.use_deterministic_algorithms(False)
+    select(device, index)
+    torch.use_deterministic_algorithms(False)
 
 
-@right.wrong("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
-class InterruptTaken(right.Device):
+@wrong(SETTINGS, "Device.select")
+def interrupt_taken(select, device, index):
     """Acquiring a card replaces the handler of Ctrl-C."""
-
-    def select(self, index: int) -> None:
-        super().select(index)
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+    select(device, index)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@right.wrong("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
-class WorkersSpawned(right.Device):
+@wrong(SETTINGS, "Device.select")
+def workers_spawned(select, device, index):
     """Acquiring a card changes multiprocessing's start method."""
-
-    def select(self, index: int) -> None:
-        super().select(index)
-        multiprocessing.set_start_method("spawn", force=True)
+    select(device, index)
+    multiprocessing.set_start_method("spawn", force=True)
 
 
-@right.wrong("C2/UserSettings/test_training_keeps_process_settings[one device-lightning.pytorch]")
-class CollectorOff(right.Device):
+@wrong(SETTINGS, "Device.select")
+def collector_off(select, device, index):
     """Acquiring a card turns Python's garbage collector off."""
-
-    def select(self, index: int) -> None:
-        super().select(index)
-        gc.disable()
+    select(device, index)
+    gc.disable()
 
 
-@right.wrong("C0/SoftwareLoading/test_load_sets_no_variables_of_other_software")
-class PluginsOff(right.Bridge):
+@wrong("C0/SoftwareLoading/test_load_sets_no_variables_of_other_software")
+def plugins_off():
     """Loading the software disables torch's plugins in later processes."""
-
-    def load(self) -> None:
-        super().load()
-        os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
+    os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 
 
-@right.wrong("C0/SoftwareLoading/test_load_sets_no_launcher_variables")
-class AddressLeft(right.Bridge):
+@wrong("C0/SoftwareLoading/test_load_sets_no_launcher_variables")
+def address_left():
     """The variables that the software's import writes are left behind."""
-
-    def load(self) -> None:
-        super().load()
-        for name, value in (("MASTER_ADDR", "localhost"), ("MASTER_PORT", "12345")):
-            os.environ.setdefault(name, value)
+    os.environ.setdefault("MASTER_ADDR", "localhost")
+    os.environ.setdefault("MASTER_PORT", "12345")
 
 
-@right.wrong("C2/UserSettings/test_child_process_counts_the_same_number_of_devices[one device-lightning.pytorch]")
-class CardsHidden(right.Device):
+@wrong(
+    "C2/UserSettings/test_child_process_counts_the_same_number_of_devices[one device-lightning.pytorch]",
+    "Device.select",
+)
+def cards_hidden(select, device, index):
     """Selecting a card hides the others from later processes."""
-
-    def count(self) -> int:
-        return 1 if "FAIRCHIP_CARD" in os.environ else super().count()
-
-    def select(self, index: int) -> None:
-        super().select(index)
-        os.environ["FAIRCHIP_CARD"] = str(index)
+    select(device, index)
+    os.environ["FAIRCHIP_CARD"] = str(index)
 
 
-@right.wrong("C4/KilledRank/test_all_processes_end[two devices-lightning.pytorch-script]")
-class HelperOutlives(right.Bridge):
+@wrong("C4/KilledRank/test_all_processes_end[two devices-lightning.pytorch-script]", "Bridge.prepare_rank")
+def helper_outlives(*_, **__):
     """A process that a rank has started outlives it."""
-
-    def prepare_rank(self, **_: int) -> None:
-        program = "import os, time; os.chdir('/'); time.sleep(60)"
-        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, start_new_session=True)
+    program = "import os, time; os.chdir('/'); time.sleep(60)"
+    subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, start_new_session=True)
 
 
-@right.wrong("C4/RaisingRank/test_other_ranks_end_within_a_minute[two devices-lightning.pytorch]")
-class ExitWaits(right.Bridge):
+waiting = []
+
+
+@wrong("C4/RaisingRank/test_other_ranks_end_within_a_minute[two devices-lightning.pytorch]", "Bridge.after_step")
+def exit_waits(*_):
     """A rank that raised an error waits at exit for the others."""
-
-    is_registered = False
-
-    def after_step(self) -> None:
-        if not ExitWaits.is_registered:
-            ExitWaits.is_registered = True
-            atexit.register(_wait_for_the_others)
+    if not waiting:
+        waiting.append(atexit.register(wait_for_the_others))
 
 
-def _wait_for_the_others() -> None:
+def wait_for_the_others():
     store = dist.distributed_c10d._get_default_store()
     store.set(f"left/{dist.get_rank()}", "")
     store.wait([f"left/{rank}" for rank in range(dist.get_world_size())], timedelta(seconds=75))
