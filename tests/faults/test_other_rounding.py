@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.core.conftest import Site, install_in
-from tests.faults.wrong_backends import try_backend
+from tests.faults.wrong_backends import PARENT, install_wrong, try_backend
 
 from northbridge_conformance.report.report import TestResult
 from northbridge_conformance.run import FOLDER, folder_of_runs
@@ -25,34 +24,29 @@ WEIGHTS = "C2/Training/test_weights_match_a_cpu_run_on_each_rank[one device-ligh
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return install_in(tmp_path_factory.mktemp("rounding"), "rounding")
-
-
-@pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the runs: the CPU's serves both."""
     return folder_of_runs() or tmp_path_factory.mktemp("runs")
 
 
-def try_weights(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch, **more: str) -> list[TestResult]:
-    """Return what came of training each model."""
+def try_weights(runs: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, real: bool) -> list[TestResult]:
+    """Return what came of training each model on a chip that does not say how it rounds."""
+    site = install_wrong(folder)
     monkeypatch.setattr(sys, "path", [*map(str, site.folders), *sys.path])
-    for name, value in more.items():
-        monkeypatch.setenv(name, value)
-    environ = {FOLDER: str(runs), **site.environ(), **ROUNDING_OPTIONS, **more}
-    return try_backend("rounding", "C2", (WEIGHTS,), environ, forked="ROUNDING_SIMULATED" in more)
+    monkeypatch.setenv("FAIRCHIP_REAL", str(int(real)))
+    environ = {FOLDER: str(runs), **site.environ(), **ROUNDING_OPTIONS}
+    return try_backend(PARENT, "C2", (WEIGHTS,), environ, forked=not real)
 
 
-def test_a_real_one_trains_within_the_tolerance(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    results = try_weights(site, runs, monkeypatch)
+def test_a_real_one_trains_within_the_tolerance(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = try_weights(runs, tmp_path, monkeypatch, real=True)
 
     assert len(results) == len(MODELS)
     assert [(each.id, each.evidence) for each in results if each.verdict is not Verdict.PASS] == []
 
 
-def test_a_simulated_one_is_held_to_the_bits(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    results = try_weights(site, runs, monkeypatch, ROUNDING_SIMULATED="1")
+def test_a_simulated_one_is_held_to_the_bits(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = try_weights(runs, tmp_path, monkeypatch, real=False)
 
     assert {each.verdict for each in results} == {Verdict.FAIL}
     assert all("tensors with other bits than expected" in each.evidence for each in results)

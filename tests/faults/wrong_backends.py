@@ -44,23 +44,8 @@ PARENT = "right"
 STEP_BY_STEP = "tests.faults.step_by_step"
 _SIDE_BY_SIDE = 2
 
-UNSEEN = """
-## What the suite does not see
-
-- `OMP_NUM_THREADS` and `OPENBLAS_NUM_THREADS` that a plugin sets for later processes. The suite sets both itself: the
-  number of threads decides the last bits.
-- A listener more than two ports after `MASTER_PORT`. Only these two are in use while ranks meet.
-- A limit of more than 80 groups. A real card pays memory for each.
-- Reference cycles that hold host memory other than tensors. Only tensors are counted while Python's collector is off.
-- A seed that reaches only device 0, on a machine with one device, or if a process holds one card.
-- A process that outlives its rank and was started by a service, or cleared its environment and left its folder.
-- An exit that waits for less than a minute. On a busy machine a right one takes as long.
-- Products inside `nn.MultiheadAttention` that autocast does not reach. torch computes them without calling a layer. On
-  a simulated chip the weights tell; on a real one their tolerance is larger than the difference.
-- Gradients that are lost, or steps that a rank leaves out, after the first dozen steps. The trainings that are compared
-  are no longer.
-"""
-"""The end of the page: faults of the same kinds that no test shows, each with the reason."""
+UNSEEN = "\n## What the suite does not see\n"
+"""The heading of the end of the page, which people write: faults that no test shows, each with the reason."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +196,7 @@ def main(*, rounding: bool) -> int:
 
 
 def _write_page(faults: tuple[Fault, ...], rows: Iterable[str]) -> None:
+    _, heading, unseen = PAGE.read_text().partition(UNSEEN)
     PAGE.write_text(
         "# Backends that are wrong on purpose\n\n"
         f"Each of these {len(faults)} backends is right except for one override (`tests/vendors/wrong` in the"
@@ -219,7 +205,8 @@ def _write_page(faults: tuple[Fault, ...], rows: Iterable[str]) -> None:
         "| fault | test that caught it | verdict | same test, without the fault |\n|---|---|---|---|\n"
         + "\n".join(rows)
         + "\n"
-        + UNSEEN
+        + heading
+        + unseen
     )
 
 
