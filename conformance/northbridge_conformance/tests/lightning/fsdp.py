@@ -18,11 +18,10 @@ from northbridge_conformance.runs.comparison import fingerprint, tolerance
 from northbridge_conformance.runs.hosts import build, combine, fabric, is_trainer, module_of
 from northbridge_conformance.runs.models import adam
 from northbridge_conformance.runs.scenario import Scenario, write
-from northbridge_conformance.suite import NamespaceSuite, Runs, Steps
+from northbridge_conformance.suite import Runs
 from northbridge_conformance.tests.collective.ranks import attempt
-from northbridge_conformance.tests.lightning.ddp import denies
 from northbridge_conformance.tests.lightning.precision import dtypes_inside
-from northbridge_conformance.tests.lightning.sharding import SHARDED, Sharding, alone, fit, loop
+from northbridge_conformance.tests.lightning.sharding import ShardedModel, Sharding, alone, fit, loop
 
 _EPOCHS = 2
 _WAYS = {"FULL_SHARD": "sharded", "SHARD_GRAD_OP": "full"}
@@ -117,11 +116,11 @@ class _Wrapped(Stock):  # type: ignore[misc]  # of Lightning's module
         return adam(self.parameters())
 
 
-class FSDP(NamespaceSuite):
+class FSDP(ShardedModel):
     """A model sharded over ranks by torch's first FSDP learns as one process on the CPU does."""
 
     runs: Runs = Sharding.runs
-    steps: Steps = SHARDED
+    step = "train_with_fsdp"
     claims: tuple[str, ...] = ("fsdp",)
     advice = (
         "FSDP keeps the parameters in one flat tensor, whose storage it empties and fills: look at storages of 0"
@@ -129,26 +128,8 @@ class FSDP(NamespaceSuite):
     )
 
     def test_losses_match_training_in_one_process(self, backend: str, devices: int, chip: RunResult) -> None:
-        for found in chip.ranks("train_with_fsdp"):
+        for found in chip.ranks(self.step):
             assert len(found["losses"]) == (3 if devices == 4 else 2)
             for way, losses in found["losses"].items():
                 expected = pytest.approx(found["alone"], abs=tolerance(backend), rel=0)
                 assert losses == expected, way
-
-    def test_each_rank_holds_a_shard_of_the_model_on_its_device(self, backend: str, chip: RunResult) -> None:
-        root = northbridge.load(backend).device.root
-
-        for rank, found in enumerate(chip.ranks("train_with_fsdp")):
-            assert found["devices"] == [str(root(rank))]
-            assert found["held"] < found["in all"]
-
-    def test_all_ranks_end_with_equal_weights(self, devices: int, chip: RunResult) -> None:
-        weights = chip.each("train_with_fsdp", "weights")
-
-        assert weights == weights[:1] * devices
-
-    def test_bf16_mixed_computes_in_bfloat16_inside_the_model(self, backend: str, chip: RunResult) -> None:
-        dtypes = [] if denies(backend, "bfloat16") else ["torch.bfloat16"]
-
-        for found in chip.ranks("train_with_fsdp"):
-            assert found["inside"] == dtypes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -213,11 +213,37 @@ SHARDED: Steps = always(reference(train_sharded), f"{__package__}.fsdp:train_wit
 """The steps of the runs that every class about sharded models reads."""
 
 
-class Sharding(NamespaceSuite):
+class ShardedModel(NamespaceSuite):
+    """Tests of a model that is sharded over ranks, in whichever way."""
+
+    steps: Steps = SHARDED
+    step: ClassVar[str]
+    """The function whose findings the tests read."""
+
+    def test_each_rank_holds_a_shard_of_the_model_on_its_device(self, backend: str, chip: RunResult) -> None:
+        root = northbridge.load(backend).device.root
+
+        for rank, found in enumerate(chip.ranks(self.step)):
+            assert found["devices"] == [str(root(rank))]
+            assert 0 < found["held"] < found["in all"]
+
+    def test_all_ranks_end_with_equal_weights(self, devices: int, chip: RunResult) -> None:
+        weights = chip.each(self.step, "weights")
+
+        assert weights == weights[:1] * devices
+
+    def test_bf16_mixed_computes_in_bfloat16_inside_the_model(self, backend: str, chip: RunResult) -> None:
+        dtypes = [] if denies(backend, "bfloat16") else ["torch.bfloat16"]
+
+        for found in chip.ranks(self.step):
+            assert found["inside"] == dtypes
+
+
+class Sharding(ShardedModel):
     """A model sharded over ranks by FSDP2 and tensor parallel learns as one process on the CPU does."""
 
     runs: Runs = ((TRAINERS[0], 4), (FABRICS[0], 4), (TRAINERS[-1], 2), (FABRICS[-1], 2))
-    steps: Steps = SHARDED
+    step = "train_sharded"
     claims: tuple[str, ...] = ("sharding",)
     advice = (
         "FSDP2 gathers parameters into one tensor and reduces gradients by scattering: look at all_gather_into_tensor"
@@ -225,31 +251,11 @@ class Sharding(NamespaceSuite):
     )
 
     def test_losses_match_training_in_one_process(self, backend: str, chip: RunResult) -> None:
-        for found in chip.ranks("train_sharded"):
+        for found in chip.ranks(self.step):
             ways = [losses for name, losses in found.items() if " x " in name]
             assert len(ways) >= 2
             for losses in ways:
                 assert losses == pytest.approx(found["alone"], abs=tolerance(backend), rel=0)
-
-    def test_each_rank_holds_a_shard_of_the_model_on_its_device(
-        self, backend: str, devices: int, chip: RunResult
-    ) -> None:
-        root = northbridge.load(backend).device.root
-
-        for rank, found in enumerate(chip.ranks("train_sharded")):
-            assert found["devices"] == [str(root(rank))]
-            assert 0 < found["held"] < found["in all"]
-
-    def test_all_ranks_end_with_equal_weights(self, devices: int, chip: RunResult) -> None:
-        weights = chip.each("train_sharded", "weights")
-
-        assert weights == weights[:1] * devices
-
-    def test_bf16_mixed_computes_in_bfloat16_inside_the_model(self, backend: str, chip: RunResult) -> None:
-        dtypes = [] if denies(backend, "bfloat16") else ["torch.bfloat16"]
-
-        for found in chip.ranks("train_sharded"):
-            assert found["inside"] == dtypes
 
     def test_sharded_checkpoint_consolidates_into_one_file(
         self, namespace: str, chip: RunResult, tmp_path: Path
@@ -267,7 +273,7 @@ class Sharding(NamespaceSuite):
 
         assert {each.device.type for each in weights.values()} == {"cpu"}
         named = {name.removeprefix("net."): each for name, each in weights.items()}
-        assert fingerprint(named) == chip.each("train_sharded", "weights")[0]
+        assert fingerprint(named) == chip.each(self.step, "weights")[0]
 
 
 class Resharding(NamespaceSuite):
