@@ -79,8 +79,8 @@ def visit(
     chrome: webdriver.Chrome, tmp_path: Path, good: Report, mixed: Report, nothing: Report, hostile: Report
 ) -> Open:
     """Open a page, by its name, on a screen."""
-    reports = {"good": (good,), "mixed": (mixed,), "nothing": (nothing,), "hostile": (hostile,)}
-    reports["compared"] = (good, mixed, hostile)
+    reports: dict[str, tuple[Report, ...]] = {"good": (good,), "mixed": (mixed,), "nothing": (nothing,)}
+    reports |= {"hostile": (hostile,), "compared": (good, mixed, hostile)}
 
     def visit(name: str, screen: str = "a desktop", scheme: str = "light") -> webdriver.Chrome:
         page = write_page(tmp_path / f"{name}.html", render_page(*reports[name]))

@@ -104,7 +104,7 @@ NO_PORT = "each of the 2 nodes would choose another port, and they would not mee
 MISSING = f" is not set{NODE_1_IS}"
 ALONE = "says that each rank is started alone, and each would choose another port"
 
-ON_NODE_1: list[tuple[dict[str, str | None], str]] = [
+ON_NODE_1: list[tuple[Mapping[str, str | None], str]] = [
     ({"MASTER_PORT": None}, f"MASTER_PORT{MISSING}{NO_PORT}"),
     ({"MASTER_ADDR": None}, f"MASTER_ADDR{MISSING}this node would look for node 0 at 127.0.0.1, on itself"),
     ({"NODE_RANK": None}, f"NODE_RANK is not set{HERE}each of the 2 nodes would act as node 0"),

@@ -87,8 +87,8 @@ def test_word_is_set_only_while_ranks_start(monkeypatch: pytest.MonkeyPatch) -> 
     forget(WORD)
     assert handed_down(WORD) is None
     with compiling_nothing():
-        inside = may_compile()
-    assert (inside, may_compile()) == (False, True)
+        compiled = may_compile()
+    assert (compiled, may_compile()) == (False, True)
 
 
 @pytest.mark.parametrize(
