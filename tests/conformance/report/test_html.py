@@ -18,11 +18,13 @@ from northbridge_conformance.report import overview
 from northbridge_conformance.report.html import choose_excerpt, is_long, render_page
 from northbridge_conformance.report.markdown import render_markdown
 from northbridge_conformance.report.overview import (
+    count_operators,
     count_run,
     count_verdicts,
     explain_level,
     group_claims,
     list_doubts,
+    list_silent_errors,
     name_level,
     show_memory,
     show_moment,
@@ -189,6 +191,15 @@ def test_it_begins_with_the_level(good: Report, nothing: Report) -> None:
     part = good.model_copy(update={"tests": (left_out, *good.tests[1:])}).sealed()
     assert name_level(part) == "A part of the suite"
     assert "Run the suite without --only" in explain_level(part)
+
+
+def test_first_lines_tell_of_operators_and_silent_errors(partial: Report, good: Report) -> None:
+    first = render_markdown(partial).partition("## Levels")[0]
+
+    assert " Operators of torch: 2 denied, 1 loosened. " in first
+    assert "> **A silent error of the chip: an operation on one of its tensors" in first
+    assert count_operators(good) == ""
+    assert list_silent_errors(good) == []
 
 
 def test_it_has_each_claim_and_level_and_what_did_not_pass(mixed: Report) -> None:

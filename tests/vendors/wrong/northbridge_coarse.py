@@ -6,7 +6,6 @@ are written, in another order than on the CPU.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import northbridge
@@ -52,11 +51,13 @@ def copy_backwards(rightly: Any, target: Any, source: Any, *rest: Any) -> Any:
     return rightly(target, source, *rest)
 
 
-def spoil() -> None:
-    right.replace(tuple(f"torch._VF.{name}" for name in RECURRENT), compute_coarsely)
-    right.replace(tuple(f"torch.nn.functional.conv{n}d" for n in (1, 2, 3)), compute_coarsely)
-    right.replace(("torch.sort",), sort_backwards)
-    right.replace(("torch.Tensor.copy_",), copy_backwards)
+class Bridge(right.Bridge):
+    def load(self) -> None:
+        super().load()
+        right.replace(tuple(f"torch._VF.{name}" for name in RECURRENT), compute_coarsely)
+        right.replace(tuple(f"torch.nn.functional.conv{n}d" for n in (1, 2, 3)), compute_coarsely)
+        right.replace(("torch.sort",), sort_backwards)
+        right.replace(("torch.Tensor.copy_",), copy_backwards)
 
 
 @northbridge.hookimpl
@@ -67,4 +68,4 @@ def northbridge_backend() -> northbridge.Backend:
         float32_convolutions=northbridge.no("they read ten bits of each factor"),
         operators=dict.fromkeys(RECURRENT, coarse),
     )
-    return right.backend("coarse", bridge=partial(right.Spoilt, spoil), claims=claims)
+    return right.backend("coarse", Bridge=Bridge, claims=claims)

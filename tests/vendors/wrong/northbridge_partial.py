@@ -1,18 +1,13 @@
 """A chip that lacks one operator and computes another less exactly, and says so: it is right."""
 
-from functools import partial
-
 import northbridge
 import northbridge_right as right
 
 
-class Bridge(right.Spoilt):
-    def __init__(self) -> None:
-        super().__init__(partial(right.move_results, 2e-4, "asin"))
-
+class Bridge(right.Bridge):
     def load(self) -> None:
         right.install(right.simulated(lacks_operations={"aten::erfinv": "it has no table for it"}))
-        self.spoil()
+        right.move_results(2e-4, "asin")
 
 
 @northbridge.hookimpl
@@ -21,4 +16,4 @@ def northbridge_backend() -> northbridge.Backend:
         "erfinv": northbridge.no("it has no table for it"),
         "asin": northbridge.Within(3e-4, "its table has 12 bits"),
     }
-    return right.backend("partial", bridge=Bridge, claims=right.capabilities(operators=said))
+    return right.backend("partial", Bridge=Bridge, claims=right.capabilities(operators=said))

@@ -121,14 +121,6 @@ def northbridge_backend() -> northbridge.Backend:
     return backend("right")
 
 
-def announce(name: str, **parts: Any) -> None:
-    """Put a plugin into ``northbridge_wrong`` that declares the backend ``wrong_<name>``, with these ``parts``."""
-    plugin: Any = ModuleType(f"northbridge_wrong.{name}")
-    plugin.__dict__.update(parts)  # where pickle looks for their classes
-    plugin.northbridge_backend = northbridge.hookimpl(lambda: backend(f"wrong_{name}", **parts))
-    sys.modules[plugin.__name__] = plugin
-
-
 class CaughtBy(NamedTuple):
     """What is wrong with a backend, and the test that ought to catch it."""
 
@@ -144,26 +136,34 @@ FAULTS: dict[str, CaughtBy] = {}
 """The wrong backends by their names."""
 
 
-def wrong(test: str, *names: str, rounding: str | None = None) -> Callable[[Any], Any]:
+def wrong(test: str, *names: str, rounding: str | None = None, **others: Any) -> Callable[[Any], Any]:
     """Announce a backend with a function in the place of another, and record the test that finds this fault.
 
     The fault is the docstring of the function, which is given the right function first. ``names`` are that one's: a
     part's, such as ``Device.seed``, or the path of torch's; of two paths, torch has one or the other. Without names,
-    the function is called once the chip is loaded.
+    the function is called once the chip is loaded. ``others`` are other parts than the right ones, and other claims.
     """
 
     def announced(function: Any) -> Any:
         name = function.__name__
         FAULTS[f"wrong_{name}"] = CaughtBy(function.__doc__.rstrip("."), test, rounding)
+        parts = {part: others[part] for part in PARTS if part in others}
+        claimed = {claim: others[claim] for claim in others if claim not in PARTS}
         part, _, attribute = names[0].partition(".") if names else ("", "", "")
         wrongly = function
         if part not in PARTS:
             part, attribute = "Bridge", "load"
-            wrongly = partial(_load, partial(_replace, names, function) if names else function)
+            wrongly = partial(_load, partial(replace, names, function) if names else function)
         rightly = getattr(PARTS[part], attribute)
         given = _given_the_right_one(wrongly, rightly)
         attributes = {attribute: given if callable(rightly) else property(given)}
-        announce(name, **{part: type(part, (PARTS[part],), {**attributes, "__module__": f"northbridge_wrong.{name}"})})
+        plugin: Any = ModuleType(f"northbridge_wrong.{name}")
+        parts[part] = type(part, (PARTS[part],), {**attributes, "__module__": plugin.__name__})
+        plugin.__dict__.update(parts)  # where pickle looks for their classes
+        plugin.northbridge_backend = northbridge.hookimpl(
+            lambda: backend(f"wrong_{name}", capabilities(**claimed), **parts)
+        )
+        sys.modules[plugin.__name__] = plugin
         return function
 
     return announced
@@ -174,7 +174,8 @@ def _load(spoil: Callable[[], None], load: Any, bridge: Bridge) -> None:
     spoil()
 
 
-def _replace(names: tuple[str, ...], function: Any) -> None:
+def replace(names: tuple[str, ...], function: Any) -> None:
+    """Put ``function``, which is given torch's own first, in the place of each of ``names`` that torch has."""
     replaced = 0
     for owner, _, name in (each.rpartition(".") for each in names):
         where = pkgutil.resolve_name(owner)
@@ -190,6 +191,21 @@ def _given_the_right_one(function: Any, rightly: Any) -> Any:
         return function(rightly, *given, **named)
 
     return called
+
+
+_LIBRARIES: list[Any] = []  # torch forgets a kernel with its library
+
+
+def move_results(off: float, *operators: str) -> None:
+    """Put kernels of the chip in the place of ``operators`` whose results are ``off`` by so much."""
+
+    def kernel(name: str, given: Any) -> Any:
+        return (getattr(torch, name)(given.cpu()) + off).to(given.device)
+
+    library = torch.library.Library("aten", "IMPL")
+    for name in operators:
+        library.impl(name, partial(kernel, name), "PrivateUse1")
+    _LIBRARIES.append(library)
 
 
 def is_ours(tensor: Any) -> bool:

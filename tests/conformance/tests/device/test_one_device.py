@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -12,7 +14,6 @@ from tests.faults.wrong_backends import try_backend
 from torch import Tensor
 
 import northbridge
-from northbridge_conformance.tests.device import operations
 from northbridge_conformance.tests.device.dtypes import warned_of_where_denied
 from northbridge_conformance.tests.device.one_device import reject_without, rejected_where_denied
 from northbridge_conformance.tests.device.operation import (
@@ -29,7 +30,7 @@ from northbridge_conformance.tests.device.operation import (
     whole,
 )
 from northbridge_conformance.tests.device.operation_table import OPERATIONS
-from northbridge_conformance.tests.device.operations import allow_for_products, assert_near, compute, leaves_of
+from northbridge_conformance.tests.device.operations import allow_for_claims, assert_near, compute, leaves_of
 from northbridge_conformance.verdict import Verdict
 
 DENIED = northbridge.no("it has no room")
@@ -188,13 +189,33 @@ def test_allowance_is_for_chips_with_ten_bits(
     monkeypatch: pytest.MonkeyPatch, ten_bits: bool, within: Tolerance, least: float
 ) -> None:
     product = Operation("mm", (floats(3, 9), floats(9, 4)))
-    monkeypatch.setattr(operations, "reads_ten_bits", lambda _: ten_bits)
+    claim(monkeypatch, float32_products=northbridge.no("it reads ten bits") if ten_bits else northbridge.yes)
     expected, _ = compute(product, CPU)
 
-    (more,) = allow_for_products("acme", within, expected, lambda: compute(product, CPU, keep_ten_bits)[0])
+    (more,) = allow_for_claims("cpu_sim", within, expected, lambda read: compute(product, CPU, read)[0])
 
     assert least <= more < 0.2
     assert bool(more) == bool(least)
+
+
+@pytest.mark.parametrize("bound", [1e-4, 1e-2])
+def test_allowance_follows_the_bound_of_a_loosened_operator(monkeypatch: pytest.MonkeyPatch, bound: float) -> None:
+    """It is for results and gradients of what calls the operator, in place too, and for nothing else."""
+    claim(
+        monkeypatch,
+        operators={"tanh": northbridge.Within(bound, "its table is short"), "lstm": northbridge.no("it has no cell")},
+    )
+
+    def allowed(function: Callable[[Tensor], Tensor]) -> list[float]:
+        called = Operation("called", (floats(3, 9),), call=function)
+        expected = list(chain(*compute(called, CPU)))
+        return allow_for_claims("cpu_sim", ROUNDED, expected, lambda read: list(chain(*compute(called, CPU, read))))
+
+    for calls in (lambda given: given.tanh() * 2, lambda given: (given * 1).tanh_() * 2):
+        result, slope = allowed(calls)
+        assert 8 * bound < result < 40 * bound
+        assert slope > 0
+    assert allowed(lambda given: given.sigmoid()) == [0, 0]
 
 
 def test_ten_bits_are_kept_of_float32_alone() -> None:

@@ -3,4 +3,15 @@
 Each is announced by its subject's module, which is imported here, as the module ``northbridge_wrong.<its name>``.
 """
 
-from northbridge_wrong import acceleration, devices, memory, operations, precision, processes, reductions, waits
+from northbridge_wrong import (
+    acceleration,
+    devices,
+    host_copies,
+    memory,
+    operations,
+    operator_claims,
+    precision,
+    processes,
+    reductions,
+    waits,
+)

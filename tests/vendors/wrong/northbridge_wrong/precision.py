@@ -32,10 +32,9 @@ def false_claim(*_):
     right.install(right.simulated(lacks={"float64": "the chip has no double precision"}))
 
 
-right.FAULTS["wrong_hidden_capability"] = right.CaughtBy(
-    "A working capability is denied", "C1/Dtypes/test_arithmetic_rounds_to_the_dtype[bfloat16]"
-)
-right.announce("hidden_capability", claims=right.capabilities(bfloat16=northbridge.no("its matrix unit has none")))
+@wrong("C1/Dtypes/test_arithmetic_rounds_to_the_dtype[bfloat16]", bfloat16=northbridge.no("its matrix unit has none"))
+def hidden_capability():
+    """A working capability is denied."""
 
 
 @wrong(
