@@ -64,6 +64,7 @@ tests/core/flight_recorder/ fast
 tests/core/graphs/ standard
 tests/core/host_collective/ standard
     fast test_collective.py
+    full test_conformance.py
 tests/core/launch/ fast
     full test_parent_watch.py test_process_group.py::test_a_ test_process_group.py::test_timer
 tests/core/lightning/ standard

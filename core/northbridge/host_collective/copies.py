@@ -66,7 +66,7 @@ class HostBuffers:
 
 
 class HostCall:
-    """The copies of one call's tensors. As a context, it turns Gloo's errors into :class:`CollectiveError`.
+    """The copies of one call's tensors. As a context, it turns Gloo's errors into ours.
 
     A tensor that is on the host, and that Gloo knows, is not copied.
     """
@@ -141,9 +141,11 @@ class HostCall:
             self._lent.clear()
             self.is_delivered = True
 
-    def explain(self, error: RuntimeError) -> CollectiveError:
+    def explain(self, error: RuntimeError) -> CollectiveError | UnsupportedError:
         """Return our error for one of Gloo's."""
         said = _SAID.sub("", str(error).partition("\n")[0]).rstrip(".")
+        if "not support" in said:  # by an older Gloo, or of a reduction
+            return UnsupportedError(f"{self._name} over Gloo: {said}. Fix: another call", capability="collective")
         timed_out = re.search("timed? ?out", said, re.IGNORECASE) is not None
         fix = "see which rank is missing with `northbridge hang`" if timed_out else "see the other ranks' errors first"
         explained = CollectiveError(f"{self._name} among {self._ranks} ranks failed over Gloo: {said}. Fix: {fix}")

@@ -51,6 +51,16 @@ def test_each_has_its_row_and_its_reason_in_full(install: Install, without_light
     assert run.stderr.count("\n") == 1
 
 
+def test_chip_without_a_library_is_ready_and_says_so(install: Install, without_lightning: Site) -> None:
+    site = install("lazy")
+
+    off = "cpu_sim,hpu,npu,sdaa,xpu"
+    listed = northbridge(beside(without_lightning, *site.folders), "list", NORTHBRIDGE_DISABLE=off)
+
+    assert row(listed.stdout, "lazy")[3:6] == ["ready", "yes", "1"]
+    assert "lazy it has no communication library: it trains on one device" in flowing(listed.stdout)
+
+
 def test_what_is_simply_not_there_is_no_error(install: Install, without_lightning: Site) -> None:
     site = without_lightning.beside(*install("load_needs_software", "no_hardware").folders)
 

@@ -106,6 +106,12 @@ def test_each_number_of_cards_is_tried(status: Any, devices: int, namespace: str
     assert reasons(Reply(PASSED), report, namespace) == found
 
 
+def test_a_chip_without_a_library_trains_on_one_card() -> None:
+    report = BackendReport(BackendRow("acme", "1.0", "northbridge-acme", "ready", True, 4, alone=True))
+
+    assert reasons(Reply(PASSED), report) == [""]
+
+
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [

@@ -14,6 +14,7 @@ from torch import nn
 from torch.distributed import _functional_collectives
 from torch.nn.parallel import DistributedDataParallel
 
+import northbridge
 from northbridge.flight_recorder import arm
 from northbridge.flight_recorder.records import Segments
 
@@ -47,6 +48,19 @@ def every_kind() -> None:
     dist.init_process_group("gloo")
     dist.all_reduce(torch.ones(9))
     dist.destroy_process_group()
+
+
+def over_the_host() -> None:
+    """Call over HostCollective, whose calls are those of a group within, in all ranks and in rank 1 alone."""
+    arm()
+    host = northbridge.HostCollective()
+    host.device_type = "cpu"
+    host.register()
+    dist.init_process_group("host")
+    dist.all_reduce(torch.ones(2, 3).t())
+    last = dist.new_group([1])
+    if RANK == 1:
+        dist.all_reduce(torch.ones(4), group=last)
 
 
 def one_skips() -> None:

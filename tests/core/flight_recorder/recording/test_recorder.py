@@ -117,6 +117,16 @@ def test_sends_and_groups_are_counted_apart(recorded: tuple[RecordedRun, list[st
     assert other.name != again.name
 
 
+def test_an_inner_group_has_the_ranks_of_its_outer_one(tmp_path: Path) -> None:
+    said(start("over_the_host", tmp_path, size=2))
+
+    run = read_folder(tmp_path)
+
+    groups = [first(run, "float32 [3, 2]").group, first(run, "float32 [4]", rank=1).group]
+    assert [group.ranks for group in groups] == [(0, 1), (1,)]
+    assert [len(log.calls) for log in run.logs.values()] == [1, 2]
+
+
 @pytest.fixture
 def one_skips(tmp_path: Path) -> Iterator[tuple[Path, list[subprocess.Popen[str]]]]:
     """Two ranks, of which one waits in a call that the other does not make."""
