@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 import typer
 from griffe import Class, Function, Module, Object
+from tools.wheel import UnreadableError, Wheel, WheelError, download
 
 from northbridge.contract import Contract, Symbol, contract_of
 from northbridge.contract.check import NotThereError
@@ -22,7 +23,6 @@ from northbridge.discovery.declared import get
 from northbridge.discovery.installed import describe
 from northbridge.errors import NorthbridgeError
 from northbridge.untrusted.text import clean, shorten
-from tools.wheel import UnreadableError, Wheel, WheelError, download
 
 app = typer.Typer(add_completion=False)
 

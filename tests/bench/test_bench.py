@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from io import StringIO
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench import __main__ as command, child, passes, report
@@ -90,7 +91,11 @@ class TestPasses:
         @contextmanager
         def opened(_: Pair) -> Iterator[tuple[Ask, ...]]:
             def ask(name: str) -> Ask:
-                return lambda question: {"seconds": (order.append(name), next(question["seconds"]))[1]}
+                def answer(question: Mapping[str, Any]) -> dict[str, Any]:
+                    order.append(name)
+                    return {"seconds": next(question["seconds"])}
+
+                return answer
 
             order.append("|")
             yield tuple(map(ask, "ab"))

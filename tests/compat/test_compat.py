@@ -69,7 +69,7 @@ def test_newest_of_pyenv_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert find_python(Other.read("Python", "3.13").version) == str(tmp_path / "versions/3.13.11/bin/python")
 
 
-def test_everything_else_is_pinned_as_far_as_a_python_can_have_it() -> None:
+def test_everything_else_is_pinned_as_far_as_a_python_has_it() -> None:
     text = "# tools\nnumpy==2.4.6\ntorch==2.13.0\ntorchmetrics==1.9.0\n"
     needs = {"numpy": ">=3.11", "torch": None}.get
 
@@ -143,7 +143,7 @@ def test_a_command_counts_as_one_test_or_says_how_many(
     assert outcome == Outcome("demo", passed, 0, failed)
 
 
-def test_the_page_says_versions_counts_and_what_failed_or_did_not_run() -> None:
+def test_the_page_says_versions_counts_and_what_did_not_pass() -> None:
     text = command.section("torch 2.15.0+cu132", date(2026, 11, 22), [Outcome("device", 2, 1, FAILED)], ["main job"])
     written = {PYTHON: "old", Other("torch", Version("2.9.0")): "nine", TORCH: text}
 

@@ -115,8 +115,8 @@ def of_lines(text: str) -> Iterator[str]:
 
 def of_python(source: str) -> Iterator[str]:
     tree, known = ast.parse(source), dict[str, str]()
-    for node in tree.body:
-        match node:
+    for statement in tree.body:
+        match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
                 known[name] = text
     parts_of_texts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}

@@ -182,7 +182,7 @@ def _start(key: Key, path: Path) -> None:
             subprocess.Popen(
                 [sys.executable, "-c", _SERVE, owner],
                 env={**environ, **ROOM},
-                stdin=requests,
+                stdin=requests.fileno(),
                 stdout=said,
                 stderr=subprocess.STDOUT,
                 cwd=place(),

@@ -112,7 +112,7 @@ REFUSED = Finished(ADD, Outcome(5, 3, failed=2, refused=2, failures=["sample 0: 
 LISTED_ADD = {"add float32": "a reason"}
 
 
-def layer(name: str, dtype: str, of: Finished, **changes: int) -> Finished:
+def layer(name: str, dtype: str, of: Finished, **changes: Any) -> Finished:
     return Finished(Entry("layer", name, dtype), replace(of.outcome, **changes))
 
 

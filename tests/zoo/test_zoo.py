@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 import torch
+from tests.docs.page import ROOT
 from tests.engines import needs_engines, with_engines
 from tests.scripts import run_forked, run_script
-from tests.zoo.__main__ import ROOT, train_all
+from tests.zoo.__main__ import train_all
 from tests.zoo.verdict import DEVICES, EQUAL, REFERENCE, RULES, Rule, Verdict, judge, unused_rules
 
 SAMPLE = ("llama-lora", "recommender", "recommender-sparse")

@@ -30,7 +30,7 @@ class HostCollective(Collective):
         if tuple(map(int, torch.__version__.split(".")[:2])) < _FIRST_TORCH:
             first = ".".join(map(str, _FIRST_TORCH))
             raise UnsupportedError(
-                f"HostCollective needs torch {first} or later, found {torch.__version__}. Fix: upgrade torch",
+                f"HostCollective needs torch {first}, found {torch.__version__}. Fix: upgrade torch",
                 capability="collective",
             )
         from northbridge.host_collective.process_group import HostGroup

@@ -55,7 +55,7 @@ def test_chip_without_a_library_is_ready_and_says_so(install: Install, without_l
     site = install("lazy")
 
     off = "cpu_sim,hpu,npu,sdaa,xpu"
-    listed = northbridge(beside(without_lightning, *site.folders), "list", NORTHBRIDGE_DISABLE=off)
+    listed = northbridge(without_lightning.beside(*site.folders), "list", NORTHBRIDGE_DISABLE=off)
 
     assert row(listed.stdout, "lazy")[3:6] == ["ready", "yes", "1"]
     assert "lazy it has no communication library: it trains on one device" in flowing(listed.stdout)

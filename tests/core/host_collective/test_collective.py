@@ -38,4 +38,4 @@ def test_older_torch_is_one_unsupported_error(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(northbridge.UnsupportedError) as caught:
         HostCollective().register()
 
-    assert str(caught.value) == "HostCollective needs torch 2.6 or later, found 2.3.1. Fix: upgrade torch"
+    assert str(caught.value) == "HostCollective needs torch 2.6, found 2.3.1. Fix: upgrade torch"

@@ -190,7 +190,7 @@ def _assert_raises(words: str, mix: Callable[[], object]) -> None:
     except RuntimeError as error:
         said = str(error)
     else:
-        raise AssertionError(f"tensors of the chip and of the CPU were mixed without an error, which gave {found}")
+        raise AssertionError(f"mixed tensors of the chip and the CPU gave {found}")
     assert re.search(words, said), said
 
 

@@ -387,8 +387,8 @@ def test_devices_beyond_any_number_of_processes(devices: int | str) -> None:
 @pytest.mark.parametrize(
     ("kind", "devices"),
     [
-        *((ValueError, each) for each in (0, "-3", [], "", ",", "two")),
-        *((TypeError, each) for each in (True, None, 1.0, {0, 1}, [0, "1"], [True])),
+        *[(ValueError, each) for each in (0, "-3", list[int](), "", ",", "two")],
+        *[(TypeError, each) for each in (True, None, 1.0, {0, 1}, [0, "1"], [True])],
     ],
 )
 def test_devices_that_are_nonsense_are_refused(kind: type[Exception], devices: object) -> None:

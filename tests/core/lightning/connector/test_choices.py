@@ -105,7 +105,7 @@ def test_the_simulated_chip_that_is_named_comes_first(build: Build, monkeypatch:
         ("1", SettingsError, "NORTHBRIDGE_SIMULATE='1' is not the name"),
     ],
 )
-def test_a_simulated_chip_that_nobody_brings_is_no_run_on_the_cpu(
+def test_a_simulated_chip_that_nobody_brings_is_refused(
     build: Build, monkeypatch: pytest.MonkeyPatch, value: str, kind: type[Exception], said: str
 ) -> None:
     monkeypatch.setenv("NORTHBRIDGE_SIMULATE", value)

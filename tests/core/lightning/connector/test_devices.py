@@ -93,8 +93,8 @@ def test_rays_strategy_refuses_other_devices(build: Build, worker: Worker, devic
     said = refusal(DevicesError, build, accelerator="cpu_sim", devices=devices, strategy=RaysStrategy())
 
     assert said == f"devices={devices!r}: Ray gave device 4. Fix: devices='auto'"
+    listed = RaysStrategy(parallel_devices=[torch.device("cpu_sim", 0)])
     with pytest.raises(DevicesError, match=r"^parallel_devices=\['cpu_sim:0'\]: Ray gave device 4\. Fix"):
-        listed = RaysStrategy(parallel_devices=[torch.device("cpu_sim", 0)])
         build(accelerator="cpu_sim", devices="auto", strategy=listed)
 
 
