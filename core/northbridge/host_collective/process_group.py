@@ -35,7 +35,7 @@ class HostGroup(dist.ProcessGroup):
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, *, pinned: bool = False) -> None:
-        super().__init__(rank, size)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]  # with a store it is no subclass
+        super().__init__(rank, size)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]  # a store makes no subclass
         self._buffers = HostBuffers(pinned=pinned)
         self._together: list[HostWork] | None = None
         self._name = self._description = ""
