@@ -364,7 +364,7 @@ def test_a_child_is_asked_where_the_package_is_installed(asked: Mock, package: s
 
 def test_every_count_is_checked(asked: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that the bridge has made itself."""
-    quick, checked = PlainBridge(), Mock()
+    quick, checked = PlainBridge(), Mock(return_value=None)
     monkeypatch.setattr(quick, "detect", lambda: 5)
     monkeypatch.setattr(PlainBridge, "check_count", checked)
 
