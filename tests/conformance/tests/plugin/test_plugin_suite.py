@@ -98,10 +98,8 @@ LOADING, CLAIMS = "SoftwareLoading::test_", "Declaration::test_every_claim_has_a
 TAKES_TIME = "import time\nwhile time.process_time() < 0.4: pass"
 STARTS_A_THREAD = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
 STARTS_A_PROCESS = "import subprocess\nsubprocess.Popen(['sleep', '30'])"
-RAISES, GLIBC = (
-    "raise RuntimeError('libanvil.so.3 wants GLIBC_2.99')\n",
-    "libanvil.so.3 wants GLIBC_2.99. Fix: upgrade or",
-)
+RAISES = "raise RuntimeError('libanvil.so.3 wants GLIBC_2.99')\n"
+GLIBC = "libanvil.so.3 wants GLIBC_2.99. Fix: upgrade or uninstall"
 MISSING = "\n    def missing(self):\n        return {!r}\n"
 LOCK = "\n    def __init__(self):\n        import threading\n        self.lock = threading.Lock()\n"
 MTIA = _PARTS.replace("anvil", "mtia").replace("return 2\n", f"return 0\n{MISSING.format('no mtia')}")
