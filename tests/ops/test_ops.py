@@ -147,7 +147,7 @@ def test_an_entry_is_right_or_an_exception(done: Finished, listed: dict[str, str
         (
             layer("nn.CTCLoss", "float16", GOOD),
             {},
-            ["nn.CTCLoss float16: is listed as one that the CPU does not run, bu"],
+            ["nn.CTCLoss float16: is listed as one that the CPU does not run"],
         ),
         (REFUSED, {**LISTED_ADD, "gone float32": "another"}, ["gone float32: is listed as an exc", "more than 2%"]),
     ],
