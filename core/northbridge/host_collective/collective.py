@@ -7,7 +7,7 @@ from functools import partial
 from northbridge.collective import Collective
 from northbridge.errors import UnsupportedError
 
-_FIRST_TORCH = (2, 6)
+_FIRST_TORCH = (2, 8)  # from here on torch keeps the work that a Python group returns
 
 
 class HostCollective(Collective):

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import Work
 from torch.futures import Future
 
-from northbridge.errors import CollectiveError, UnsupportedError
+from northbridge.errors import CollectiveError, NorthbridgeError, UnsupportedError
 
 _CARRIED = frozenset(
     {
@@ -178,7 +178,7 @@ class HostWork(Work):
         """Return True if the call has ended; its results are then on the chip."""
         if not (self._call.is_delivered or self._gloo.is_completed()):
             return False
-        with suppress(CollectiveError):  # wait() raises it
+        with suppress(NorthbridgeError):  # wait() raises it
             self.wait()
         return True
 

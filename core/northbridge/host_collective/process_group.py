@@ -219,8 +219,8 @@ class HostGroup(dist.ProcessGroup):
         """Raise :class:`UnsupportedError`: Gloo splits no group."""
         raise UnsupportedError("HostCollective cannot split groups. Fix: new_group()", capability="collective")
 
-    @property
-    def bound_device_id(self) -> None:  # type: ignore[misc]
+    @property  # type: ignore[misc]  # torch's can be set
+    def bound_device_id(self) -> None:
         """The device to which the group is bound: none."""
         if sys._getframe(1).f_code.co_name == "split_group":  # it would refuse with words about NCCL
             self.split_group()

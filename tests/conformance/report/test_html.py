@@ -127,6 +127,13 @@ def test_a_report_without_a_device_says_so(mixed: Report) -> None:
     assert "northbridge-acme 1.2, no device, " in render_markdown(without)
 
 
+def test_a_chip_without_a_library_says_so(mixed: Report) -> None:
+    alone = mixed.model_copy(update={"backend": mixed.backend.model_copy(update={"collective": ""})})
+
+    assert re.search(r"device type\s+acme\s*,\s+no communication library", Page(render_page(alone)).text)
+    assert re.search(r"device type\s+acme\s*,\s+collective\s+acmeccl", Page(render_page(mixed)).text)
+
+
 @pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.FAIL])
 def test_figures_have_bound_gate_and_margin(verdict: Verdict) -> None:
     figures = (

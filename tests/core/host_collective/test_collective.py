@@ -33,9 +33,9 @@ def test_register_serves_the_device_and_the_cpu(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_older_torch_is_one_unsupported_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "__version__", "2.3.1")
+    monkeypatch.setattr(torch, "__version__", "2.7.1")
 
     with pytest.raises(northbridge.UnsupportedError) as caught:
         HostCollective().register()
 
-    assert str(caught.value) == "HostCollective needs torch 2.6, found 2.3.1. Fix: upgrade torch"
+    assert str(caught.value) == "HostCollective needs torch 2.8, found 2.7.1. Fix: upgrade torch"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,20 +42,33 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder_of_runs() or tmp_path_factory.mktemp("runs")
 
 
-def judge(site: Site, runs: Path, only: tuple[str, ...], **more: str) -> list[TestResult]:
-    return try_backend("hosted", only[0].partition("/")[0], only, {**site.environ(**more), FOLDER: str(runs)})
+Judge = Callable[..., list[TestResult]]
+
+
+@pytest.fixture
+def judge(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    """Run tests of the suite on the chip."""
+
+    def judge(only: tuple[str, ...], **more: str) -> list[TestResult]:
+        for name, value in more.items():
+            monkeypatch.setenv(name, value)
+        environ = {**site.environ(), FOLDER: str(runs)}
+        return try_backend("hosted", only[0].partition("/")[0], only, environ)
+
+    monkeypatch.setattr(sys, "path", [*map(str, site.folders), *sys.path])
+    return judge
 
 
 @pytest.mark.parametrize("only", [LIBRARY, LIGHTNING, TWO_NODES], ids=["library", "Lightning", "two nodes"])
-def test_suite_passes_over_the_host(site: Site, runs: Path, only: tuple[str, ...]) -> None:
-    results = judge(site, runs, only)
+def test_suite_passes_over_the_host(judge: Judge, only: tuple[str, ...]) -> None:
+    results = judge(only)
 
     assert [part for part in only if not any(part in each.id for each in results)] == []
     assert [(each.id, each.evidence[-800:]) for each in results if each.verdict is not Verdict.PASS] == []
 
 
-def test_chip_without_a_library_passes_what_it_claims(site: Site, runs: Path) -> None:
-    results = judge(site, runs, ("C0/",), HOSTED_ALONE="1")
+def test_chip_without_a_library_passes_what_it_claims(judge: Judge) -> None:
+    results = judge(("C0/",), HOSTED_ALONE="1")
 
     assert results
     assert [(each.id, each.evidence[-800:]) for each in results if each.verdict is Verdict.FAIL] == []
