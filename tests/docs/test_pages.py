@@ -12,7 +12,6 @@ from tests.core.flight_recorder.files import call_record, end_record, group_reco
 from tests.docs.page import PAGES, ROOT, samples, shows
 from typer.testing import CliRunner
 
-import northbridge_hpu
 import northbridge_sdaa
 from northbridge.capabilities import FACTS, LEVEL_CLAIMS, Capabilities, Claim
 from northbridge.cli.app import app
@@ -53,16 +52,9 @@ def test_an_unknown_of_hpu_names_its_source() -> None:
 
 
 def test_sdaa_denies_what_it_does_not_have() -> None:
-    said = claims("sdaa")
+    claims = northbridge_sdaa.northbridge_backend().capabilities.claims()
 
-    assert all(said[name].denied for name in ("float8", "graphs", "fused_optimizers", "data_loaders"))
-
-
-def claims(chip: str) -> dict[str, Claim]:
-    """Return the claims of a backend, as far as they need no card."""
-    package = {"hpu": northbridge_hpu, "sdaa": northbridge_sdaa}[chip]
-    found: dict[str, Claim] = package.northbridge_backend().capabilities.claims()
-    return found
+    assert all(claims[name].denied for name in ("float8", "graphs", "fused_optimizers", "data_loaders"))
 
 
 # --- docs/doctor.md
@@ -141,6 +133,8 @@ def test_every_level_stands_there_with_the_claims_that_it_takes() -> None:
     found = {level: tuple(re.findall(r"`(\w+)`", rest)) for level, rest in rows("C\\d").items()}
 
     assert found == dict(LEVEL_CLAIMS)
+    assert f"at least {LEVELS['C3'].least_cases} tests" in rows("C3")["C3"]
+    assert set(rows("[A-Z]+(?: [A-Z]+)?")) == {verdict.value for verdict in Verdict}
 
 
 def test_every_claim_stands_there_with_what_tests_it(tmp_path: Path) -> None:
@@ -158,14 +152,6 @@ def test_every_claim_stands_there_with_what_tests_it(tmp_path: Path) -> None:
     assert {claim: suites for claim, suites in found.items() if claim in shown} == shown
 
 
-def test_it_says_how_many_tests_c3_takes() -> None:
-    assert f"at least {LEVELS['C3'].least_cases} tests" in rows("C3")["C3"]
-
-
-def test_every_verdict_stands_there_with_what_to_do() -> None:
-    assert set(rows("[A-Z]+(?: [A-Z]+)?")) == {verdict.value for verdict in Verdict}
-
-
 def test_every_kind_of_failure_names_tests_that_there_are() -> None:
     named = [(level, suite) for cell in rows("`C.+?`") for level, suite in re.findall(r"(C\d)/(\w+)/", cell)]
 
@@ -179,9 +165,5 @@ def test_the_four_classes_are_those_of_a_distribution_that_works() -> None:
     template = (TEMPLATE / "tests" / "test_conformance.py.jinja").read_text()
 
     assert adopted.code == template.replace("{{ name }}", "kelvin")
-
-
-def test_the_ci_file_that_it_points_to_is_there() -> None:
     (named,) = re.findall(r"`(examples/\S+\.yml)`", PAGES[PAGE].read_text())
-
-    assert Path(ROOT / named).is_file()
+    assert (ROOT / named).is_file()

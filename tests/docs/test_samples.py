@@ -90,36 +90,21 @@ def test_a_command_prints_what_is_shown(page: str, command: str, shown: str, ins
     assert shows(done.stdout, shown), done.stdout
 
 
-def test_fifteen_lines_are_those_of_a_working_plugin() -> None:
-    page, vendor = "docs/backend-interfaces.md", ROOT / "tests" / "vendors" / "acme"
-
-    plugin, *_ = samples(page, "python")
-    metadata, *_ = samples(page, "toml")
-
-    assert plugin.code == (vendor / "northbridge_acme" / "__init__.py").read_text()
-    shipped = [line.partition(" #")[0] for line in (vendor / "pyproject.toml").read_text().splitlines()]
-    assert not set(metadata.code.splitlines()) - set(shipped)
-
-
-def test_the_contract_that_the_page_shows_can_be_read(tmp_path: Path) -> None:
-    _, contract, *_ = samples("docs/backend-interfaces.md", "toml")
-    file = tmp_path / "contract.toml"
-    file.write_text(contract.code)
-
-    (symbol,) = Contract.read(file).symbols
-
-    assert (symbol.name, symbol.tried) == ("torch.acme.device_count", True)
-
-
-def test_settings_and_simulation_are_of_working_plugins(tmp_path: Path) -> None:
-    page = "docs/backend-interfaces.md"
+def test_interfaces_show_working_plugins(tmp_path: Path) -> None:
+    page, acme = "docs/backend-interfaces.md", ROOT / "tests" / "vendors" / "acme"
     copy_template(tmp_path / "kelvin", "kelvin")
     vendors = [ROOT / "tests" / "vendors" / "flint", tmp_path / "kelvin"]
     shipped = [file.read_text() for vendor in vendors for file in vendor.rglob("*") if file.suffix in (".toml", ".py")]
-    _, _, *files = samples(page, "toml")
+    plugin, *_ = samples(page, "python")
+    metadata, contract, *files = samples(page, "toml")
+    (tmp_path / "contract.toml").write_text(contract.code)
 
+    assert plugin.code == (acme / "northbridge_acme" / "__init__.py").read_text()
+    of_acme = [line.partition(" #")[0] for line in (acme / "pyproject.toml").read_text().splitlines()]
+    assert not set(metadata.code.splitlines()) - set(of_acme)
+    (symbol,) = Contract.read(tmp_path / "contract.toml").symbols
+    assert (symbol.name, symbol.tried) == ("torch.acme.device_count", True)
     shown = [part.strip() for each in (*files, *samples(page, "py")) for part in each.code.split("\n\n")]
-
     assert len(shown) > 5
     assert [part for part in shown if not any(part in text for text in shipped)] == []
 
