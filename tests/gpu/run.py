@@ -148,29 +148,42 @@ def _last_lines(said: str, number: int) -> list[str]:
 # --- Running them
 
 
+def run_parts(
+    parts: Iterable[Part], until: float, folder: Path, environ: Mapping[str, str], log: IO[str]
+) -> Iterable[Result]:
+    """Run one part after the other in ``folder``; all end before ``until``, a time of ``time.monotonic()``."""
+    for part in parts:
+        seconds = min(part.seconds, until - time.monotonic() - GRACE_S)
+        if seconds < LEAST_S:
+            yield Result(part.name, "not run", 0.0, "the parts before it used its time")
+        else:
+            yield run_part(part, seconds, folder, environ, log)
+
+
 def run_part(part: Part, seconds: float, folder: Path, environ: Mapping[str, str], log: IO[str]) -> Result:
-    """Run ``part`` in ``folder`` for at most ``seconds``, and return its result."""
-    if seconds < LEAST_S:
-        return Result(part.name, "not run", 0.0, "the parts before it used its time")
-    printed = folder / "printed.txt"
-    began = time.monotonic()
-    over = False
+    """Run ``part`` in ``folder`` for at most ``seconds``, and return its result.
+
+    It then gets SIGTERM, and :data:`GRACE_S` for its end; what is left of its session is killed.
+    """
+    printed, command = folder / "printed.txt", [sys.executable, *part.command]
+    began, over = time.monotonic(), False
     with printed.open("wb") as output:
+        nothing, to_stdout = subprocess.DEVNULL, subprocess.STDOUT
         process = subprocess.Popen(
-            [sys.executable, *part.command],
-            env=environ,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            command, env=environ, cwd=folder, stdin=nothing, stdout=output, stderr=to_stdout, start_new_session=True
         )
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
             over = True
         finally:
-            end(process)
+            if process.poll() is None:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(GRACE_S)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     took = time.monotonic() - began
     said = printed.read_text(errors="replace")
     log.write(f"===== {part.name}: exit code {process.returncode}, {took:.1f} s\n{said}\n")
@@ -179,26 +192,6 @@ def run_part(part: Part, seconds: float, folder: Path, environ: Mapping[str, str
     if over:
         return Result(part.name, "over budget", took, f"ended after {seconds:.0f} s: {found}")
     return Result(part.name, "passed" if passed else "failed", took, found)
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Send SIGTERM to ``process``, wait :data:`GRACE_S` for its end, and kill what is left of its session."""
-    if process.poll() is None:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE_S)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def run_parts(
-    parts: Iterable[Part], until: float, folder: Path, environ: Mapping[str, str], log: IO[str]
-) -> Iterable[Result]:
-    """Run one part after the other, and yield each result; all end before ``until``, a time of ``time.monotonic()``."""
-    for part in parts:
-        left = until - time.monotonic() - GRACE_S
-        yield run_part(part, min(part.seconds, left), folder, environ, log)
 
 
 # --- The machine
