@@ -13,7 +13,7 @@ from tests.docs.page import PAGES, ROOT, samples, shows
 from typer.testing import CliRunner
 
 import northbridge_sdaa
-from northbridge.capabilities import FACTS, LEVEL_CLAIMS, Capabilities, Claim
+from northbridge.capabilities import FACTS, LEVEL_CLAIMS, Capabilities
 from northbridge.cli.app import app
 from northbridge.diagnostics.environment import SHOWN
 from northbridge.processes.endings import this_machine
