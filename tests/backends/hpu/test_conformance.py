@@ -10,7 +10,6 @@ from northbridge_conformance.levels import Adopted, Level
 from northbridge_conformance.tests.lightning.checkpoints import CheckpointsOnTheCPU
 from northbridge_conformance.tests.lightning.ddp import DistributedTraining
 from northbridge_conformance.tests.lightning.fabric import FabricTraining
-from northbridge_conformance.tests.lightning.fsdp import FSDP
 from northbridge_conformance.tests.lightning.hooks import BridgeHooks
 from northbridge_conformance.tests.lightning.random_states import RandomStates
 from northbridge_conformance.tests.lightning.training import TrainingTests
@@ -27,7 +26,6 @@ class TestLazy(Adopted):
             RandomStates,
             DistributedTraining,
             FabricTraining,
-            FSDP,
         ),
         devices=(1, 2),
     )

@@ -96,6 +96,16 @@ def test_every_way_learns_as_ddp(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("accelerator", "mode"), [("hpu", {"PT_HPU_LAZY_MODE": "1"}), ("sdaa", {})])
+def test_a_vendors_names_mean_fsdp(accelerator: str, mode: dict[str, str], tmp_path: Path) -> None:
+    environ = {**environment_on(accelerator, tmp_path), **mode}
+    found = run(SCRIPT.with_name("fsdp.py"), accelerator, "2", folder=tmp_path, environ=environ)
+
+    assert max(found["distances"]) < CLOSE
+    assert found["known"] == [True, True]
+    assert found["way"] == ["SHARD_GRAD_OP", "torch.bfloat16"]
+
+
 # torch serves one accelerator a process
 
 CHIPS = ("cpu_sim", "hpu", "sdaa")
