@@ -106,7 +106,7 @@ def _fork(requests: socket.socket, owner: int) -> tuple[Program, list[int]]:
                 with suppress(OSError), asker:  # it may have ended
                     asker.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
                 continue
-            said, files = b"!", list[int]()
+            said, files, connection = b"!", list[int](), requests
             if file == requests.fileno() and is_asked:
                 connection, _ = requests.accept()
                 said, files, _, _ = socket.recv_fds(connection, 1, 2)

@@ -226,7 +226,7 @@ def test_what_cannot_be_compared_is_wrong_usage(teco: Path, tmp_path: Path) -> N
 
 
 def test_a_wheel_of_which_nothing_can_be_read_fails(tmp_path: Path) -> None:
-    files = dict.fromkeys(("torch_sdaa/__init__.py", "torch_sdaa/sdaa.py"), "def (:")
+    files: dict[str, str] = dict.fromkeys(("torch_sdaa/__init__.py", "torch_sdaa/sdaa.py"), "def (:")
 
     code, page = run("sdaa", str(write_wheel(tmp_path / "torch_sdaa-3.3-py3-none-any.whl", files)))
 

@@ -21,7 +21,7 @@ DRAWS: dict[str, Callable[[str], torch.Tensor]] = {
     "attention": lambda device: functional.scaled_dot_product_attention(
         (ones := torch.ones(1, 2, 8, 4, device=device)), ones, ones, dropout_p=0.5
     ),
-    "gamma": lambda device: torch.distributions.Gamma(*torch.ones(2, 64, device=device)).sample(),
+    "gamma": lambda device: torch.distributions.Gamma(ones := torch.ones(64, device=device), ones).sample(),
 }
 """The draws beside those of the suite, and one of its."""
 
