@@ -79,13 +79,15 @@ class HostCall:
         self._lent: list[Tensor] = []
         self._arriving: list[tuple[Tensor, Tensor]] = []
         self._lock = threading.Lock()
+        self._copies = False
         self.is_delivered = False
 
     def __enter__(self) -> HostCall:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if isinstance(error, RuntimeError) and not isinstance(error, CollectiveError):
+        # An error of a copy is the chip's own, such as that its memory is full.
+        if isinstance(error, RuntimeError) and not isinstance(error, CollectiveError) and not self._copies:
             raise self.explain(error) from error
 
     def send(self, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -108,11 +110,13 @@ class HostCall:
         as_bytes = self._lend(tensor.numel() * tensor.element_size())
         copy = as_bytes.view(tensor.dtype).view(tensor.shape)
         if sent:
+            self._copies = True
             with torch.no_grad():
                 try:
                     copy.copy_(tensor)
                 except RuntimeError:  # torch's lazy device copies to new tensors alone
                     copy.copy_(tensor.cpu())
+            self._copies = False
         if arrives:
             self._arriving.append((tensor, copy))
         return copy if is_carried else as_bytes

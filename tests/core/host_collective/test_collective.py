@@ -9,6 +9,7 @@ from tests.core.conftest import make_backend
 
 import northbridge
 from northbridge import Capabilities, HostCollective, no, unknown, yes
+from northbridge.host_collective.copies import HostBuffers, HostCall
 
 
 @pytest.mark.parametrize(("claim", "pinned"), [(yes, True), (unknown, False), (no("it has none"), False)], ids=str)
@@ -39,3 +40,16 @@ def test_older_torch_is_one_unsupported_error(monkeypatch: pytest.MonkeyPatch) -
         HostCollective().register()
 
     assert str(caught.value) == "HostCollective needs torch 2.8, found 2.7.1. Fix: upgrade torch"
+
+
+def test_error_of_a_copy_is_the_chips_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(*_: object) -> None:
+        raise torch.OutOfMemoryError("the host's memory is full")
+
+    monkeypatch.setattr(torch.Tensor, "copy_", fill)
+    call = HostCall("all_reduce", 2, HostBuffers(pinned=False))
+
+    with pytest.raises(torch.OutOfMemoryError, match=r"^the host's memory is full$"), call:
+        call.send([torch.ones(2, 2).t()])
+    with pytest.raises(northbridge.CollectiveError, match=r"^all_reduce among 2 ranks failed over Gloo: it is full"):
+        raise call.explain(RuntimeError("it is full"))
