@@ -96,6 +96,7 @@ class _Worker:
         self._process = _spawn.Process(target=_serve, args=(answers, *self._given), daemon=True)
         with answers:
             self._process.start()
+        self._asker.recv()  # it has torch and the chip
 
     def run(self, entry: Entry) -> Outcome:
         """Return what came of ``entry``."""
@@ -132,6 +133,7 @@ def _serve(answers: Connection, run: Run, environ: Mapping[str, str]) -> None:
 
     northbridge.load(CHIP)
     torch.set_num_threads(1)
+    answers.send("ready")
     while True:
         entry: Entry = answers.recv()
         try:

@@ -192,7 +192,7 @@ def fail_as_named(entry: Entry) -> Outcome:
     ("name", "said"), [("crash", "ended its process by SIGSEGV"), ("hang", "ended its process by being killed")]
 )
 def test_a_process_that_crashes_or_hangs_fails_its_entry(monkeypatch: pytest.MonkeyPatch, name: str, said: str) -> None:
-    monkeypatch.setattr(pool, "LIMIT_S", 15.0 if name == "hang" else 60.0)
+    monkeypatch.setattr(pool, "LIMIT_S", 3.0 if name == "hang" else 60.0)
 
     finished = run_entries([Entry("operator", each, "float32") for each in ("abs", name, "mul")], 1, run=fail_as_named)
 
