@@ -69,10 +69,12 @@ tests/core/launch/ fast
     full test_parent_watch.py test_process_group.py::test_a_ test_process_group.py::test_timer
 tests/core/lightning/ standard
     fast accelerators/test_accelerator.py::test_devices_ plugins/test_containers.py plugins/test_load_and_save.py
-    full test_clusters.py::test_a_slurm_job test_clusters.py::test_ranks_of_mpi_meet test_elastic.py test_faults.py
-    full test_sharded_checkpoints.py corrections/test_fabric_run.py
-    full launchers/test_subprocess_script.py connector/test_registry.py
-    full launchers/test_multiprocessing.py::test_several_devices_fork_until
+    full test_clusters.py::test_a_slurm_job test_elastic.py test_faults.py
+    full strategies/test_sharded.py::test_a_part strategies/test_sharded.py::test_rank_that_dies
+    full corrections/test_replacements.py::test_fabric_run corrections/test_replacements.py::test_a_command
+    full corrections/test_replacements.py::test_the_
+    full test_launchers.py::test_run_ends_as_its_ranks connector/test_registry.py
+    full test_launchers.py::test_several_devices_fork_until
     full connector/test_choices.py::test_no_plugin_can_hurt_the_process
     full plugins/test_checkpoint_io.py::test_spawning_process_saves_after_its_ranks
     full plugins/test_float8.py::test_torchao plugins/test_float8_inference.py::test_a_model

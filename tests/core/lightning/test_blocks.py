@@ -138,27 +138,12 @@ def test_equal_blocks_are_one_graph(container: Any) -> None:
 
 
 @of_compiled_blocks
-def test_a_deeper_model_compiles_no_more() -> None:
-    for depth in (2, 12):
-        model = Model(depth=depth).to("cpu_sim")
-        compile_blocks(model)
-        gradients(model)
-
-    assert counters["stats"]["unique_graphs"] == 1  # the second model's blocks are the first's too
-
-
-@of_compiled_blocks
 def test_a_model_without_repeated_blocks_is_told() -> None:
     said = refusal(ArgumentsError, compile_blocks, nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)))
 
     assert said == "Sequential has no block twice in one ModuleList or Sequential. Fix: torch.compile(model)"
-
-
-@of_compiled_blocks
-def test_blocks_within_blocks_are_compiled_with_the_outer_one() -> None:
     inner = [nn.Sequential(Block(), Block()) for _ in range(3)]
-
-    assert compile_blocks(nn.Sequential(*inner)) == 3
+    assert compile_blocks(nn.Sequential(*inner)) == 3  # those within blocks with the outer one
 
 
 @of_compiled_blocks
@@ -191,23 +176,15 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
 
 
 def test_torchs_own_is_refused_without_an_interface(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch._dynamo.device_interface.get_registered_device_interfaces", lambda: [("cpu", object)])
-
-    with pytest.raises(UnsupportedError) as refused:
-        reject_compiler(backend, {})
-
-    assert refused.value.capability == "compile"
-    assert str(refused.value) == (
-        "'cpu_sim' cannot compile with 'inductor', torch's default: torch._dynamo"
-        " has no device interface for 'cpu_sim'. Fix: write"
-        " torch.compile(model, backend='aot_eager')"
-    )
-
-
-def test_torchs_own_is_left_to_torch_where_it_knows_one(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = [("cpu", object), (f"{backend.device.type}:0", object)]
+    """And left to torch where it knows one."""
+    known = [("cpu", object)]
     monkeypatch.setattr("torch._dynamo.device_interface.get_registered_device_interfaces", lambda: known)
 
+    assert refusal(UnsupportedError, reject_compiler, backend, {}, capability="compile") == (
+        "'cpu_sim' cannot compile with 'inductor', torch's default: torch._dynamo has no device interface for"
+        " 'cpu_sim'. Fix: write torch.compile(model, backend='aot_eager')"
+    )
+    known.append((f"{backend.device.type}:0", object))
     reject_compiler(backend, {})
 
 
@@ -221,29 +198,21 @@ def test_the_chips_own_is_taken_where_none_is_named(backend: Backend, arguments:
     module = torch.nn.Linear(1, 1, device=backend.device.type)
 
     assert chosen(module, arguments) == {**arguments, "backend": "aot_eager"}
+    assert chosen(torch.nn.Linear(1, 1), arguments) == arguments  # what another device holds
 
 
 def test_unregistered_chip_compiler_is_told_not_replaced(backend: Backend) -> None:
     backend.bridge.compile_backend = "acme_graphs"
 
-    with pytest.raises(UnsupportedError) as refused:
-        chosen(torch.nn.Linear(1, 1, device=backend.device.type), {})
+    said = refusal(UnsupportedError, chosen, torch.nn.Linear(1, 1, device=backend.device.type), {})
 
-    assert str(refused.value).startswith(
-        "'cpu_sim' compiles with 'acme_graphs', which torch does not have; found cudagraphs, "
-    )
-    assert str(refused.value).endswith(". Fix: leave torch.compile out")
-
-
-def test_what_another_device_holds_is_compiled_as_it_was(backend: Backend) -> None:
-    assert chosen(torch.nn.Linear(1, 1), {}) == {}
+    assert said.startswith("'cpu_sim' compiles with 'acme_graphs', which torch does not have; found cudagraphs, ")
+    assert said.endswith(". Fix: leave torch.compile out")
 
 
 def test_options_of_another_backend_are_not_the_chips(backend: Backend) -> None:
+    """Nor are there any where the chip lists none."""
     reject_compiler(replace(backend, acceleration=Options()), {"backend": "eager", "options": {"anything": 1}})
-
-
-def test_options_are_left_alone_where_the_chip_lists_none(backend: Backend) -> None:
     reject_compiler(backend, {"backend": "aot_eager", "options": {"anything": 1}})
 
 

@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import importlib
 import random
+from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, DistributedSampler
+from tests.core.lightning.conftest import refusal
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 
-import northbridge
-from northbridge import BucketBatchSampler, PaddingCollate, power_of_two_boundaries, quantile_boundaries
+from northbridge import ArgumentsError, BucketBatchSampler, PaddingCollate, power_of_two_boundaries, quantile_boundaries
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 BOUNDARIES = [4, 8, 16]
@@ -45,10 +47,6 @@ class TestOneRank:
         assert [len({bucket_of(index) for index in batch}) for batch in batches] == [1] * len(batches)
         assert sorted(chain.from_iterable(batches)) == list(range(len(LENGTHS)))
         assert len(sampler()) == len(batches)
-
-    def test_batches_are_whole_but_for_the_last_of_each_bucket(self) -> None:
-        batches = list(sampler())
-
         assert sum(len(batch) < 4 for batch in batches) <= len(BOUNDARIES)
 
     def test_drop_last_leaves_only_whole_batches(self) -> None:
@@ -67,13 +65,10 @@ class TestOneRank:
         assert first != second
         assert list(sampler(shuffle=True, seed=9)) not in (first, second)
         assert len(first) == len(second)
-
-    def test_without_shuffle_every_epoch_is_the_same(self) -> None:
         plain = sampler()
-        first = list(plain)
+        before = list(plain)
         plain.set_epoch(5)
-
-        assert list(plain) == first
+        assert list(plain) == before
 
 
 class TestSeveralRanks:
@@ -128,8 +123,6 @@ class TestLightning:
         assert list(rebuilt) == list(of_rank(1, shuffle=True, seed=7, drop_last=True))
 
     def test_built_inside_a_dataloader_method_it_is_replaced_as_well(self, namespace: Namespace) -> None:
-        from torch.utils.data import BatchSampler
-
         with namespace.fabric_module("utilities.data")._replace_dunder_methods(BatchSampler):
             own = BucketBatchSampler(LENGTHS, 4, BOUNDARIES, shuffle=True)
 
@@ -161,24 +154,6 @@ class TestLightning:
         assert sorted(index for rank in batches for batch in rank for index in batch) == list(range(len(LENGTHS)))
 
 
-class TestWrongArguments:
-    def test_a_sample_that_no_bucket_holds(self) -> None:
-        with pytest.raises(
-            northbridge.ArgumentsError,
-            match=r"a sample of length 17 is longer than the last boundary, 16\. Fix: add a boundary, or cut",
-        ):
-            BucketBatchSampler([3, 17], 2, BOUNDARIES)
-
-    @pytest.mark.parametrize("boundaries", [[], [8, 4], [4, 4], [0, 4]])
-    def test_boundaries_that_do_not_ascend(self, boundaries: list[int]) -> None:
-        with pytest.raises(northbridge.ArgumentsError, match=r"boundaries=\[.*\]: not ascending lengths"):
-            BucketBatchSampler([3], 2, boundaries)
-
-    def test_no_batch_size(self) -> None:
-        with pytest.raises(northbridge.ArgumentsError, match="batch_size=0: expected 1 or more"):
-            sampler(batch_size=0)
-
-
 SHORT, LONG = torch.tensor([1, 2]), torch.tensor([3, 4, 5])
 
 
@@ -189,7 +164,14 @@ def test_a_batch_is_padded_to_the_boundary_of_its_longest() -> None:
     assert collate([torch.ones(5), torch.ones(1)]).shape == (2, 8)
 
 
+class Sample(NamedTuple):
+    tokens: Any
+    fixed: torch.Tensor
+    label: int
+
+
 def test_parts_of_a_sample_have_their_own_values() -> None:
+    """None leaves a part as it is. Numbers and arrays become tensors, and a named tuple stays one."""
     collate = PaddingCollate([4], value={"tokens": 9, "labels": -100})
     batch = collate([{"tokens": SHORT, "labels": SHORT, "id": 1}, {"tokens": LONG, "labels": LONG, "id": 2}])
 
@@ -197,19 +179,12 @@ def test_parts_of_a_sample_have_their_own_values() -> None:
     assert batch["labels"][0].tolist() == [1, 2, -100, -100]
     assert batch["id"].tolist() == [1, 2]
 
-
-def test_none_leaves_a_part_as_it_is() -> None:
-    tokens, fixed = PaddingCollate([4], value=(0, None))([(SHORT, torch.ones(3)), (LONG, torch.ones(3))])
-
-    assert tokens.shape == (2, 4)
-    assert fixed.shape == (2, 3)
-
-
-def test_numbers_and_numpy_arrays_become_tensors() -> None:
-    tokens, label = PaddingCollate([4])([(np.array([1, 2]), 7), (np.array([3]), 8)])
-
-    assert tokens.tolist() == [[1, 2, 0, 0], [3, 0, 0, 0]]
-    assert label.tolist() == [7, 8]
+    samples = [Sample(np.array([1, 2]), torch.ones(3), 7), Sample(np.array([3]), torch.ones(3), 8)]
+    named = PaddingCollate([4], value=(0, None, 0))(samples)
+    assert isinstance(named, Sample)
+    assert named.tokens.tolist() == [[1, 2, 0, 0], [3, 0, 0, 0]]
+    assert named.fixed.shape == (2, 3)
+    assert torch.as_tensor(named.label).tolist() == [7, 8]
 
 
 def test_another_dimension_is_padded_at_its_end() -> None:
@@ -218,39 +193,6 @@ def test_another_dimension_is_padded_at_its_end() -> None:
     assert batch.shape == (2, 2, 4, 5)
     assert batch[1, :, 1:].eq(-1).all()
     assert batch[1, :, :1].eq(0).all()
-
-
-def test_a_named_tuple_stays_one() -> None:
-    class Sample(NamedTuple):
-        tokens: torch.Tensor
-        label: int
-
-    batch = PaddingCollate([4])([Sample(SHORT, 1), Sample(LONG, 2)])
-
-    assert isinstance(batch, Sample)
-    assert batch.tokens.shape == (2, 4)
-
-
-def test_a_sample_that_is_too_long_is_an_error_and_no_new_shape() -> None:
-    with pytest.raises(northbridge.ArgumentsError, match="a sample of length 3 is longer than the last boundary, 2"):
-        PaddingCollate([2])([SHORT, LONG])
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ((0,), r"PaddingCollate\(value=\(0,\)\) lacks the part 1 of a sample"),
-        (({"a": 0}, 0), r"a sample has a Tensor there"),
-    ],
-)
-def test_values_that_do_not_fit_the_samples(value: Any, message: str) -> None:
-    with pytest.raises(northbridge.ArgumentsError, match=message):
-        PaddingCollate([4], value=value)([(SHORT, 1), (LONG, 2)])
-
-
-def test_a_negative_dimension_is_an_error() -> None:
-    with pytest.raises(northbridge.ArgumentsError, match=r"dim=-1: expected a dimension of one sample, from 0"):
-        PaddingCollate([4], dim=-1)
 
 
 SPREAD = [3, 5, 5, 8, 9, 20, 21, 40]
@@ -269,15 +211,29 @@ def test_powers_of_two_end_at_the_first_that_holds_the_longest() -> None:
     assert power_of_two_boundaries([2]) == [8]
 
 
-def test_without_lengths_there_are_no_boundaries() -> None:
-    with pytest.raises(
-        northbridge.ArgumentsError, match=r"no lengths were given.* Fix: pass the length of each sample"
-    ):
-        quantile_boundaries([], 2)
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (
+        lambda: BucketBatchSampler([3, 17], 2, BOUNDARIES),
+        "a sample of length 17 is longer than the last boundary, 16. Fix: add a boundary, or cut",
+    ),
+    (lambda: PaddingCollate([2])([SHORT, LONG]), "a sample of length 3 is longer than the last boundary, 2"),
+    *(
+        (partial(BucketBatchSampler, [3], 2, boundaries), f"boundaries={boundaries}: not ascending lengths")
+        for boundaries in ([], [8, 4], [4, 4], [0, 4])
+    ),
+    (lambda: sampler(batch_size=0), "batch_size=0: expected 1 or more"),
+    (
+        lambda: PaddingCollate([4], value=(0,))([(SHORT, 1), (LONG, 2)]),
+        "PaddingCollate(value=(0,)) lacks the part 1 of a sample",
+    ),
+    (lambda: PaddingCollate([4], value=({"a": 0}, 0))([(SHORT, 1), (LONG, 2)]), "a sample has a Tensor there"),
+    (lambda: PaddingCollate([4], dim=-1), "dim=-1: expected a dimension of one sample, from 0"),
+    (lambda: quantile_boundaries([], 2), "Fix: pass the length of each sample"),
+    (lambda: quantile_boundaries(SPREAD, 0), "quantile_boundaries(count=0): expected 1 or more"),
+    (lambda: power_of_two_boundaries(SPREAD, 0), "power_of_two_boundaries(smallest=0): not 1 or more"),
+]
 
 
-def test_a_count_below_1_is_an_error() -> None:
-    with pytest.raises(northbridge.ArgumentsError, match=r"quantile_boundaries\(count=0\): expected 1 or more"):
-        quantile_boundaries(SPREAD, 0)
-    with pytest.raises(northbridge.ArgumentsError, match=r"power_of_two_boundaries\(smallest=0\): not 1 or more"):
-        power_of_two_boundaries(SPREAD, 0)
+@pytest.mark.parametrize(("act", "said"), WRONG)
+def test_wrong_arguments_are_errors(act: Callable[[], object], said: str) -> None:
+    assert said in refusal(ArgumentsError, act)

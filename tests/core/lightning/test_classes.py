@@ -59,14 +59,6 @@ def test_a_home_offers_those_classes_and_nothing_else(namespace: Namespace) -> N
     assert sorted(each.__name__ for each in ours) == sorted(expected)
 
 
-def test_no_class_is_shared_by_two_namespaces() -> None:
-    everything = [
-        getattr(classes(namespace), field) for namespace in NAMESPACES.values() for field in ("accelerator", "ddp")
-    ]
-
-    assert len(set(everything)) == 8
-
-
 @pytest.mark.parametrize("mixin", MIXINS, ids=lambda mixin: mixin.__name__)
 def test_every_public_method_has_a_docstring(mixin: type) -> None:
     ours = [cls for cls in mixin.__mro__ if cls.__module__.startswith("northbridge.")]
@@ -95,11 +87,6 @@ def test_autoload_watches_each_namespaces_connector() -> None:
     namespaces = {importlib.import_module(connector): name for connector, name in CONNECTORS.items()}
 
     assert {namespace.connector: name for name, namespace in NAMESPACES.items()} == namespaces
-
-
-def test_a_namespace_has_what_its_users_build(namespace: Namespace) -> None:
-    assert callable(getattr(importlib.import_module(namespace.name), namespace.host))
-    assert isinstance(getattr(namespace.connector, namespace.connector_class), type)
 
 
 def test_version_is_that_of_the_distribution(namespace: Namespace) -> None:

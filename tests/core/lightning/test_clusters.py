@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
-import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.core.lightning.conftest import Build
-from tests.scripts import fork_script, run_forked
+from tests.scripts import fork_script, run_forked, wait
 
 from northbridge.errors import ClusterError
 from northbridge.lightning.classes import classes
@@ -61,35 +59,6 @@ echo "$@" >> requeued
 """
 
 
-MPI4PY = '''
-"""Stands in for mpi4py: what Lightning asks of it, where no variable of a launcher is set."""
-import os, socket, sys
-
-class Comm:
-    def Get_size(self):
-        return 2
-
-    def Get_rank(self):
-        return int(os.environ["RANK_OF_TEST"])
-
-    def bcast(self, value, root=0):
-        if isinstance(value, int):
-            return int(os.environ["PORT_OF_TEST"])
-        return [socket.gethostname()] if isinstance(value, list) else "127.0.0.1"
-
-    def gather(self, value, root=0):
-        return [value] * self.Get_size() if self.Get_rank() == root else None
-
-    def Split(self, color, key=0):
-        return self
-
-class MPI:
-    COMM_WORLD = Comm()
-
-sys.modules["mpi4py.MPI"] = MPI
-'''
-
-
 def slurm(rank: int) -> dict[str, str]:
     return {
         "SLURM_JOB_ID": "1234567",
@@ -105,36 +74,26 @@ def slurm(rank: int) -> dict[str, str]:
     }
 
 
-def run_job(folder: Path, *signals: str, variables: Callable[[int], dict[str, str]]) -> list[str]:
-    """Run the script as a cluster would, each rank of it; return what the ranks say.
+def run_job(folder: Path, *signals: str) -> list[str]:
+    """Run the script as SLURM would, each rank of it; return what the ranks say.
 
     ``signals`` are those that rank 1 gets, at which step.
     """
-    (folder / "train.py").write_text(USER)
     scontrol = folder / "bin" / "scontrol"
     scontrol.parent.mkdir(exist_ok=True)
     scontrol.write_text(SCONTROL)
     scontrol.chmod(0o755)
-    port = str(reserve_port())
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PORT_OF_TEST": port}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port())}
     path = {"PATH": f"{scontrol.parent}:{os.environ['PATH']}"}
-    files = [folder / f"rank-{rank}.txt" for rank in range(2)]
+    script, files = folder / "train.py", [folder / f"rank-{rank}.txt" for rank in range(2)]
     ranks = []
     for rank, file in enumerate(files):
-        environ = {**os.environ, **meeting, **path, **variables(rank)}
+        environ = {**os.environ, **meeting, **path, **slurm(rank)}
         with file.open("wb") as output:
-            late = ("PATH", "PORT_OF_TEST", "RANK_OF_TEST")
-            script = folder / "train.py"
-            ranks.append(fork_script(script, *signals, folder=folder, output=output, environ=environ, late=late))
-    try:
-        codes = [process.wait(150) for process in ranks]
-    finally:
-        for process in ranks:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    said = [file.read_text() for file in files]
-    assert codes == [0, 0], said
-    return [line for each in said for line in each.splitlines() if line.startswith("rank ")]
+            ranks.append(fork_script(script, *signals, folder=folder, output=output, environ=environ, late=path))
+    ends = [wait(process, script, file) for process, file in zip(ranks, files, strict=True)]
+    assert [end.status for end in ends] == [0, 0], ends
+    return [line for end in ends for line in end.said.splitlines() if line.startswith("rank ")]
 
 
 def test_a_slurm_job_is_requeued_and_goes_on(tmp_path: Path) -> None:
@@ -144,9 +103,9 @@ def test_a_slurm_job_is_requeued_and_goes_on(tmp_path: Path) -> None:
     assert undisturbed.status == 0, undisturbed.said
     ends = {line.partition(" ended ")[2] for line in undisturbed.said.splitlines() if line.startswith("rank ")}
 
-    noted = run_job(tmp_path, "3=SIGUSR1", "5=SIGTERM", variables=slurm)
+    noted = run_job(tmp_path, "3=SIGUSR1", "5=SIGTERM")
     (tmp_path / "on_exception.ckpt").unlink()  # SLURM's is to be taken
-    taken_up = run_job(tmp_path, variables=slurm)
+    taken_up = run_job(tmp_path)
 
     assert "rank 1 received signal 10: the ranks write a checkpoint after this batch" in noted
     assert not [line for line in noted if " ended " in line]
@@ -155,18 +114,6 @@ def test_a_slurm_job_is_requeued_and_goes_on(tmp_path: Path) -> None:
     (end,) = ends
     assert end.startswith("at step 8 ")
     assert taken_up == [f"rank {rank} on cpu_sim:{rank} by SLURMEnvironment ended {end}" for rank in range(2)]
-
-
-def test_ranks_of_mpi_meet(tmp_path: Path) -> None:
-    (tmp_path / "mpi4py").mkdir()
-    (tmp_path / "mpi4py" / "__init__.py").write_text(MPI4PY)
-
-    said = run_job(tmp_path, variables=lambda rank: {"RANK_OF_TEST": str(rank)})
-
-    assert [line.partition(" ended ")[0] for line in said] == [
-        f"rank {rank} on cpu_sim:{rank} by MPIEnvironment" for rank in range(2)
-    ]
-    assert len({line.partition(" ended ")[2] for line in said}) == 1
 
 
 # --- The environment of mpiexec's ranks, as a Trainer and a Fabric find it
@@ -184,11 +131,6 @@ SRUN = {
 }
 
 
-def setenv(monkeypatch: pytest.MonkeyPatch, environ: Mapping[str, str]) -> None:
-    for name, text in environ.items():
-        monkeypatch.setenv(name, text)
-
-
 def environment_of(host: Any) -> Any:
     return host.strategy.cluster_environment
 
@@ -196,7 +138,8 @@ def environment_of(host: Any) -> Any:
 @pytest.fixture
 def started(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
     """A process that mpiexec has started, in each namespace."""
-    setenv(monkeypatch, PMI)
+    for name, text in PMI.items():
+        monkeypatch.setenv(name, text)
     return namespace
 
 
@@ -211,15 +154,15 @@ def test_the_ranks_of_mpiexec_are_found(started: Namespace, build: Build) -> Non
     assert pickle.loads(pickle.dumps(environment)).place == environment.place
 
 
-def test_it_answers_before_a_trainer_is_built(started: Namespace) -> None:
-    assert classes(started).mpiexec_environment().world_size() == 2
+def test_it_can_be_named(started: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers before a Trainer is built, too."""
+    for name, text in TORCHRUN.items():
+        monkeypatch.setenv(name, text)
+    environment = classes(started).mpiexec_environment()
 
-
-def test_it_can_be_named(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    setenv(monkeypatch, {**PMI, **TORCHRUN})
-    environment = classes(namespace).mpiexec_environment()
-
-    assert environment_of(build(accelerator="cpu_sim", devices=2, plugins=environment)) is environment
+    assert environment.world_size() == 2
+    found = environment_of(build(accelerator="cpu_sim", devices=2, plugins=environment))
+    assert found is environment
 
 
 @pytest.mark.parametrize(
@@ -229,7 +172,8 @@ def test_it_can_be_named(namespace: Namespace, build: Build, monkeypatch: pytest
 def test_another_launcher_starts_the_ranks(
     started: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch, environ: Mapping[str, str], name: str
 ) -> None:
-    setenv(monkeypatch, environ)
+    for variable, text in environ.items():
+        monkeypatch.setenv(variable, text)
 
     assert type(environment_of(build(accelerator="cpu_sim", devices=2))).__name__ == name
 
@@ -242,19 +186,24 @@ def test_a_job_of_slurm_needs_no_variables_of_srun(
     assert type(environment_of(build(accelerator="cpu_sim", devices=2))) is classes(started).mpiexec_environment
 
 
+def test_lightnings_environment_of_mpi_is_known(namespace: Namespace, build: Build) -> None:
+    """Its ranks are looked for as those of MPI."""
+    stock: Any = namespace.fabric_module("plugins.environments").LightningEnvironment
+    named = type("MPIEnvironment", (stock,), {})()
+
+    assert build(accelerator="cpu_sim", devices=2, plugins=named).strategy._run("launch").launcher == "mpi"
+
+
 def test_lightnings_own_accelerators_are_left_alone(started: Namespace, build: Build) -> None:
-    host = build(accelerator="cpu", devices=2)
+    environment = environment_of(build(accelerator="cpu", devices=2))
 
-    assert type(environment_of(host)).__name__ == "LightningEnvironment"
+    assert type(environment).__name__ == "LightningEnvironment"
 
 
-def test_other_counts_are_refused(started: Namespace, build: Build) -> None:
+def test_other_counts_are_refused(started: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And variables that contradict each other."""
     with pytest.raises(ClusterError, match=r"PMI_SIZE='2' on .*: with num_nodes=1 and devices=4 there are 4 processes"):
         build(accelerator="cpu_sim", devices=4)
-
-
-def test_a_contradiction_is_refused(started: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
-
     with pytest.raises(ClusterError, match="PMI_RANK='1' contradicts OMPI_COMM_WORLD_RANK"):
         build(accelerator="cpu_sim", devices=2)

@@ -62,25 +62,29 @@ def come_of(file: Path, read: Callable[[], Any], whole: Any) -> str:
     return "right" if are_equal(found, whole) else "wrong"
 
 
-@pytest.mark.parametrize("namespace", NAMESPACES.values(), ids=NAMESPACES)
-@pytest.mark.parametrize("weights_only", [True, False])
-@pytest.mark.parametrize("archive", [True, False])
-def test_damaged_file(archive: bool, weights_only: bool, namespace: Namespace, build: Build, tmp_path: Path) -> None:
+def damage_often(file: Path, saved: Any, archive: bool, draw: Random, read: Callable[[], Any], whole: Any) -> None:
     """torch's former format has no checksums: there, numbers may be wrong, and nobody can tell."""
-    file, whole = tmp_path / "last.ckpt", checkpoint()
-    torch.save(whole, file, _use_new_zipfile_serialization=archive)
-    content, draw = file.read_bytes(), Random(f"{namespace.name} {weights_only} {archive}")
-    host = build(accelerator="cpu_sim", devices=1)
-    read = host.strategy.checkpoint_io.load_checkpoint if namespace.is_trainer else host.load
-    ends: Counter[str] = Counter()
+    torch.save(saved, file, _use_new_zipfile_serialization=archive)
+    content, ends = file.read_bytes(), Counter[str]()
 
     for _ in range(CASES):
         file.write_bytes(damaged(content, draw))
-        ends[come_of(file, lambda: read(file, weights_only=weights_only), whole)] += 1
+        ends[come_of(file, read, whole)] += 1
 
     assert set(ends) <= {"refused", "right", "warned" if archive else "wrong"}, ends
     assert ends["refused"] > CASES / 5
     assert ends["warned" if archive else "wrong"] > CASES / 20
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES.values(), ids=NAMESPACES)
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize("archive", [True, False])
+def test_damaged_file(archive: bool, weights_only: bool, namespace: Namespace, build: Build, tmp_path: Path) -> None:
+    file, whole, draw = tmp_path / "last.ckpt", checkpoint(), Random(f"{namespace.name} {weights_only} {archive}")
+    host = build(accelerator="cpu_sim", devices=1)
+    read = host.strategy.checkpoint_io.load_checkpoint if namespace.is_trainer else host.load
+
+    damage_often(file, whole, archive, draw, lambda: read(file, weights_only=weights_only), whole)
 
 
 @pytest.mark.usefixtures("chip")
@@ -89,9 +93,6 @@ def test_model_of_damaged_file(archive: bool, trainer_namespace: Namespace, tmp_
     file, kind = tmp_path / "last.ckpt", trainer_namespace.module("demos.boring_classes").BoringModel
     whole = kind().state_dict()
     parts = {"pytorch-lightning_version": "2.6.6", "state_dict": whole, "hyper_parameters": {}}
-    torch.save(parts, file, _use_new_zipfile_serialization=archive)
-    content, draw = file.read_bytes(), Random(f"{trainer_namespace.name} {archive}")
-    ends: Counter[str] = Counter()
 
     def read() -> dict[str, Any]:
         try:
@@ -103,13 +104,7 @@ def test_model_of_damaged_file(archive: bool, trainer_namespace: Namespace, tmp_
                 raise
             return {}
 
-    for _ in range(CASES):
-        file.write_bytes(damaged(content, draw))
-        ends[come_of(file, read, dict(whole))] += 1
-
-    assert set(ends) <= {"refused", "right", "warned" if archive else "wrong"}, ends
-    assert ends["refused"] > CASES / 5
-    assert ends["warned" if archive else "wrong"] > CASES / 20
+    damage_often(file, parts, archive, Random(f"{trainer_namespace.name} {archive}"), read, dict(whole))
 
 
 FILES = (".metadata", "meta.pt", "__0_0.distcp")

@@ -1,4 +1,4 @@
-"""Training under torchrun: ranks that are started again, and a node that is lost and one that joins."""
+"""Training under torchrun: a node that is lost, and one that joins. The suite kills a rank (Restarts)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.scripts import run_python
 
 from northbridge_conformance.runs.processes import reserve_port
 
 USER = """
-import os, signal, sys, time
+import os, time
 from pathlib import Path
 import torch
 from lightning.pytorch import LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-elastic = sys.argv[1] == "elastic"
 nodes, ranks = int(os.environ["GROUP_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
 last = Path("checkpoints/last.ckpt")
 resumes = last.exists()
@@ -39,13 +37,10 @@ class Model(LightningModule):
         if self.global_rank == 0:
             waited = int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9  # for a processor
             os.write(1, f"step {self.global_step} nodes {nodes} {time.time() - waited}\\n".encode())
-        if elastic and not resumes and self.global_step == 6 and self.global_rank == 1:
+        if not resumes and self.global_step == 6 and self.global_rank == 1:
             os.write(1, b"waits\\n")
             time.sleep(600)
-        if not elastic and not resumes and self.global_step == 6 and self.global_rank == 0:
-            os.write(1, f"killed {time.time()}\\n".encode())
-            os.kill(os.getpid(), signal.SIGKILL)
-        while elastic and nodes == 1 and self.global_step == 12 and not self.trainer.received_sigterm:
+        while nodes == 1 and self.global_step == 12 and not self.trainer.received_sigterm:
             time.sleep(0.1)
         return self.net(batch[0]).square().mean()
 
@@ -83,7 +78,7 @@ class Node:
         torchrun = ("-m", "torch.distributed.run", "--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=3", *meeting)
         with self.said.open("wb") as output:
             self.agent = subprocess.Popen(
-                [sys.executable, *torchrun, "--local-addr=127.0.0.1", "train.py", "elastic"],
+                [sys.executable, *torchrun, "--local-addr=127.0.0.1", "train.py"],
                 cwd=folder,
                 env={**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"},
                 stdout=output,
@@ -163,18 +158,3 @@ def test_a_node_leaves_and_another_joins(tmp_path: Path, start: Callable[[str], 
 
     weights: dict[str, torch.Tensor] = torch.load(tmp_path / "weights.pt", weights_only=True)
     torch.testing.assert_close(weights, trained_alone())
-
-
-def test_killed_first_rank_is_started_again(tmp_path: Path) -> None:
-    """And the second with it. The suite kills the last rank, of a model with dropout (Restarts)."""
-    (tmp_path / "train.py").write_text(USER)
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
-
-    run = run_python(*torchrun, "train.py", "killed", folder=tmp_path)
-
-    assert run.returncode == 0, run.stderr
-    killed = re.search(r"killed (\S+)\n(?s:.*?)step (\d+) nodes 1 (\S+)", run.stdout)
-    assert killed is not None, run.stdout
-    assert killed[2] == "4"  # the last checkpoint
-    assert float(killed[3]) - float(killed[1]) <= 30
-    torch.testing.assert_close(torch.load(tmp_path / "weights.pt", weights_only=True), trained_alone())

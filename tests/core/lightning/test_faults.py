@@ -1,4 +1,7 @@
-"""Trainings of two ranks that are stopped, of which one process is killed, or whose chip fails as planned."""
+"""Trainings of two ranks that are stopped, of which one process is killed, or whose chip fails as planned.
+
+The suite kills the last rank that is a script (KilledRank), and sends SIGTERM to one rank alone (Preemption).
+"""
 
 from __future__ import annotations
 
@@ -160,7 +163,6 @@ def test_ctrl_c_ends_every_rank(tmp_path: Path, strategy: str, whom: Whom) -> No
 
 
 def test_sigterm_ends_script_ranks_after_the_batch(tmp_path: Path) -> None:
-    """The suite has the signal to one rank alone (Preemption)."""
     end = stop(tmp_path, "ddp", "all", signal.SIGTERM)
 
     assert "rank 1 received SIGTERM and ends after this batch" in end.said
@@ -176,7 +178,6 @@ def test_sigterm_of_a_spawned_rank_ends_its_parent(tmp_path: Path) -> None:
 
 
 def test_killed_first_rank_ends_the_other_and_says_why(tmp_path: Path) -> None:
-    """The suite kills the last rank (KilledRank)."""
     end = stop(tmp_path, "ddp", "rank 0", signal.SIGKILL)
 
     assert end.code != 0

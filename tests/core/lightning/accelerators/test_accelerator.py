@@ -162,6 +162,11 @@ def test_a_built_host_takes_no_device(build: Build, arguments: dict[str, Any], m
     assert host.strategy.accelerator._acquired is None
 
 
+def init_module(fabric: Any) -> None:
+    with fabric.init_module():
+        """Leave it again: else torch makes the tensors of later tests on the chip."""
+
+
 USES: dict[str, Callable[[Any], Any]] = {
     "device": lambda fabric: fabric.device,
     "launch": lambda fabric: fabric.launch(),
@@ -171,7 +176,7 @@ USES: dict[str, Callable[[Any], Any]] = {
         torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(2)))
     ),
     "to_device": lambda fabric: fabric.to_device(torch.ones(1)),
-    "init_module": lambda fabric: fabric.init_module().__enter__(),
+    "init_module": init_module,
 }
 
 

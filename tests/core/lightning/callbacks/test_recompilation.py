@@ -33,24 +33,12 @@ def monitor(namespace: Namespace) -> Any:
 
 @pytest.fixture
 def module(namespace: Namespace) -> Any:
-    stock: Any = importlib.import_module(namespace.name).LightningModule
-
-    class Trained(stock):  # type: ignore[misc]  # of one of the namespaces
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = nn.Linear(3, 1)
-
-        def training_step(self, batch: torch.Tensor) -> torch.Tensor:
-            out: torch.Tensor = self.net(batch).mean()
-            return out
-
-        def validation_step(self, batch: torch.Tensor) -> None:
-            self.net(batch)
-
-        def configure_optimizers(self) -> Any:
-            return torch.optim.SGD(self.parameters(), 0.1)
-
-    return Trained()
+    trained: Any = importlib.import_module(namespace.name).LightningModule()
+    trained.net = nn.Linear(3, 1)
+    trained.training_step = lambda batch: trained.net(batch).mean()
+    trained.validation_step = lambda batch: trained.net(batch)
+    trained.configure_optimizers = lambda: torch.optim.SGD(trained.parameters(), 0.1)
+    return trained
 
 
 def batches(*sizes: int) -> DataLoader[Any]:

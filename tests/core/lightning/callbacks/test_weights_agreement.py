@@ -18,34 +18,23 @@ class Ranks:
 
     def __init__(self, agreement: type[Any], *models: nn.Module) -> None:
         self.world_size = len(models)
-        self._sent: list[list[torch.Tensor]] = []
-        for model in models[1:]:
-            recorder = Recorder()
-            with pytest.raises(WeightsDisagreeError):
-                agreement().check(recorder, model, 1)
-            self._sent.append(recorder.sent)
-        self._calls = 0
-
-    def all_gather(self, tensor: torch.Tensor) -> torch.Tensor:
-        others = [sent[self._calls] for sent in self._sent]
-        self._calls += 1
-        return torch.stack([tensor, *others])
-
-
-class Recorder:
-    """A strategy of two ranks of which the other never agrees, and that keeps what this one sends."""
-
-    root_device = torch.device("cpu")
-    world_size = 2
-
-    def __init__(self) -> None:
         self.sent: list[torch.Tensor] = []
+        self.others = [Ranks(agreement).record(agreement, model) for model in models[1:]]
+
+    def record(self, agreement: type[Any], model: nn.Module) -> list[torch.Tensor]:
+        """Return what a rank with this model sends where the other never agrees."""
+        self.world_size = 2
+        with pytest.raises(WeightsDisagreeError):
+            agreement().check(self, model, 1)
+        return self.sent
 
     def all_gather(self, tensor: torch.Tensor) -> torch.Tensor:
+        others = [sent[len(self.sent)] for sent in self.others]
         self.sent.append(tensor)
-        wrong = tensor.clone()
-        wrong[0, 0] ^= 1
-        return torch.stack([tensor, wrong])
+        if not others:
+            others = [tensor.clone()]
+            others[0][0, 0] ^= 1
+        return torch.stack([tensor, *others])
 
 
 @pytest.fixture
@@ -82,8 +71,10 @@ def test_the_minority_is_named_with_what_differs(agreement: Any) -> None:
 
 
 def test_rank_0_is_named_where_the_others_agree(agreement: Any) -> None:
+    net = changed(layer=1)
+
     with pytest.raises(WeightsDisagreeError, match=r"rank 0 differs from ranks 1 and 2") as error:
-        agreement().check(Ranks(agreement, changed(layer=1), model(), model()), changed(layer=1), 7)
+        agreement().check(Ranks(agreement, net, model(), model()), net, 7)
 
     assert error.value.ranks == (0,)
 

@@ -189,27 +189,6 @@ def test_disabling_a_name_that_no_backend_has_is_refused(add: Add, monkeypatch: 
         choose_auto(lambda: "cpu")
 
 
-USER = """
-import json
-from lightning.pytorch import Trainer
-import northbridge
-trainer = Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False, barebones=False, devices=1)
-chosen = [entry.reason for entry in northbridge.record() if entry.outcome == "chose acme"]
-print(json.dumps([trainer.accelerator.name(), str(trainer.strategy.root_device), chosen]))
-"""
-
-
-def test_trainer_without_arguments_uses_the_present_chip(install: Callable[..., Site]) -> None:
-    child = install("acme").python(USER)
-
-    assert child.returncode == 0, child.stderr
-    assert json.loads(child.stdout.splitlines()[-1]) == [
-        "acme",
-        "acme:0",
-        ["its hardware is present, and no other accelerator's"],
-    ]
-
-
 def test_backend_that_takes_too_long_is_an_error(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have hardware, so the run does not go to the CPU."""
     add("acme", cards=8)

@@ -124,47 +124,36 @@ def used(asked: Any) -> Any:
 
 class TestRegistration:
     def test_further_names_register_without_an_import(self, registered: Any) -> None:
-        found, _, _, imported, _ = registered
+        """But one that nobody could find does not, nor that of a module without a plugin."""
+        found, _, nobodys, imported, record = registered
 
         names = ["anvil_ddp", "anvil_gone", "anvil_single", "anvil_sinlge", "anvil_string", "single_anvil"]
         assert found == [names, names]
-        assert imported is False
+        assert (imported, nobodys) == (False, False)
+        reason = "strategy 'Anvil-DDP': the name of a strategy is made of lower-case letters, digits and underscores"
+        assert ["anvil", "refused", reason] in record
 
     def test_generic_names_and_lightnings_stay(self, registered: Any) -> None:
         _, kept, _, _, record = registered
 
         assert kept == ["ABCMeta", "lightning.pytorch.strategies.ddp"]
-        assert [
-            "ddp",
-            "left alone",
-            "lightning.pytorch.strategies.ddp.DDPStrategy has it in lightning.pytorch",
-        ] in record
-
-    def test_unfindable_name_is_refused_and_recorded(self, registered: Any) -> None:
-        reason = "strategy 'Anvil-DDP': the name of a strategy is made of lower-case letters, digits and underscores"
-
-        assert ["anvil", "refused", reason] in registered[4]
-
-    def test_an_entry_of_a_module_that_is_not_a_plugin_is_nobodys(self, registered: Any) -> None:
-        assert registered[2] is False
+        reason = "lightning.pytorch.strategies.ddp.DDPStrategy has it in lightning.pytorch"
+        assert ["ddp", "left alone", reason] in record
 
     def test_names_of_a_disabled_backend_are_not_registered(self, site: Site) -> None:
-        found, *_ = ask_afresh(
-            site,
-            REGISTERED.replace('StrategyRegistry["single_anvil"]["strategy"]', "None"),
-            NORTHBRIDGE_DISABLE="anvil",
-        )
+        code = REGISTERED.replace('StrategyRegistry["single_anvil"]["strategy"]', "None")
+
+        found, *_ = ask_afresh(site, code, NORTHBRIDGE_DISABLE="anvil")
 
         assert found == [[], []]
 
 
 class TestUse:
     def test_further_name_works_in_any_case(self, used: Any) -> None:
+        """It chooses the accelerator where the user chose none."""
         assert used["ddp"]["said"] == "<northbridge.lightning.pytorch.DDPStrategy"
         assert used["upper"]["said"] == "<northbridge.lightning.fabric.DDPStrategy"
         assert used["isinstance"] is True
-
-    def test_it_chooses_the_accelerator_where_the_user_chose_none(self, used: Any) -> None:
         assert used["single"] == {"said": "<northbridge.lightning.pytorch.SingleDeviceStrategy", "warned": []}
 
     def test_a_plugin_can_warn_of_a_misspelt_one(self, used: Any) -> None:
@@ -173,20 +162,17 @@ class TestUse:
             "warned": ["strategy='anvil_sinlge' is misspelt; write 'anvil_single'"],
         }
 
-    def test_it_is_refused_on_another_accelerator(self, used: Any) -> None:
+    def test_it_is_refused_with_the_reason(self, used: Any) -> None:
+        """On another accelerator, and where the plugin has it not, or has something else."""
         assert used["cpu"]["said"].startswith(
             "UnsupportedError: AnvilDDPStrategy is for 'anvil', not for accelerator='cpu'"
         )
-
-    def test_one_that_the_plugin_does_not_have_is_the_plugins_error(self, used: Any) -> None:
         assert used["gone"]["said"] == (
             "PluginImportError: backend 'anvil' (northbridge-anvil 1.2.3): strategy='anvil_gone' cannot"
             " be made: AttributeError: module 'northbridge_anvil' has no attribute 'AnvilGoneStrategy'."
             " Fix: strategy='ddp'"
         )
-
-    def test_one_that_makes_something_else_is_the_plugins_error(self, used: Any) -> None:
-        assert "cannot be made: TypeError: it returned 'ddp', not a StrategyName" in (used["string"]["said"])
+        assert "cannot be made: TypeError: it returned 'ddp', not a StrategyName" in used["string"]["said"]
 
 
 THEIRS_FIRST = f"""
@@ -222,31 +208,23 @@ SAID = (
 
 
 class TestSuccession:
-    @pytest.mark.parametrize("code", [THEIRS_FIRST, THEIRS_LAST], ids=["first", "last"])
-    def test_ours_serves_a_predecessors_name(self, site: Site, code: str) -> None:
+    @pytest.mark.parametrize(
+        ("code", "outcome", "reason"),
+        [
+            (THEIRS_FIRST, "taken over", "had it in lightning.pytorch"),
+            (THEIRS_LAST, "taken over", "had it in lightning.pytorch"),
+            (THEIRS_UNGUARDED, "left out", "tried to register it; Northbridge already has"),
+        ],
+        ids=["first", "last", "unguarded"],
+    )
+    def test_ours_serves_a_predecessors_name(self, site: Site, code: str, outcome: str, reason: str) -> None:
         by_accelerator, by_strategy, record = (
             ask_afresh(site, code, **WITHOUT_AUTOLOAD) if code == THEIRS_FIRST else ask(site, code)
         )
 
         assert by_accelerator == {"said": OURS, "warned": [SAID]}
         assert by_strategy == {"said": OURS, "warned": []}
-        assert [
-            "anvil",
-            "taken over",
-            "lightning_anvil.accelerator.AnvilAccelerator had it in lightning.pytorch",
-        ] in record
-
-    def test_unconditional_registration_is_left_out(self, site: Site) -> None:
-        assert THEIRS_UNGUARDED != THEIRS_LAST
-
-        by_accelerator, by_strategy, record = ask(site, THEIRS_UNGUARDED)
-
-        assert (by_accelerator["said"], by_strategy["said"]) == (OURS, OURS)
-        assert [
-            "anvil",
-            "left out",
-            "lightning_anvil.accelerator.AnvilAccelerator tried to register it; Northbridge already has",
-        ] in record
+        assert ["anvil", outcome, f"lightning_anvil.accelerator.AnvilAccelerator {reason}"] in record
 
     def test_a_package_that_nobody_succeeds_keeps_its_name(self, site: Site) -> None:
         by_accelerator, _, record = ask_afresh(site, UNKNOWN, **WITHOUT_AUTOLOAD)

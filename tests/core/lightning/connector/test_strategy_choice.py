@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -41,7 +42,7 @@ def strategies(namespace: Namespace) -> Any:
 
 
 @pytest.mark.parametrize("asked", ["auto", "single_device", "single_cpu_sim"])
-@pytest.mark.parametrize(("devices", "index"), [(1, 0), ([1], 1), ("1,", 1)])
+@pytest.mark.parametrize(("devices", "index"), [(1, 0), ("1,", 1)])
 def test_one_device_trains_on_ours(namespace: Namespace, build: Build, asked: str, devices: Any, index: int) -> None:
     strategy = build(accelerator="cpu_sim", devices=devices, strategy=asked).strategy
 
@@ -49,9 +50,8 @@ def test_one_device_trains_on_ours(namespace: Namespace, build: Build, asked: st
     assert str(strategy.root_device) == f"cpu_sim:{index}"
 
 
-IN_EVERY_NAMESPACE = [
+DDP_NAMES = [
     ("auto", "popen", {}),
-    ("ddp", "popen", {}),
     ("DDP", "popen", {}),
     ("ddp_find_unused_parameters_true", "popen", {"find_unused_parameters": True}),
     ("ddp_spawn", "spawn", {}),
@@ -59,58 +59,26 @@ IN_EVERY_NAMESPACE = [
     ("ddp_notebook", "fork", {}),
     ("ddp_cpu_sim", "popen", {}),
     ("ddp_cpu_sim_find_unused_parameters_false", "popen", {"find_unused_parameters": False}),
-    ("ddp_cpu_sim_find_unused_parameters_true", "popen", {"find_unused_parameters": True}),
-    ("ddp_cpu_sim_spawn", "spawn", {}),
     ("ddp_cpu_sim_spawn_find_unused_parameters_true", "spawn", {"find_unused_parameters": True}),
     ("ddp_cpu_sim_fork", "fork", {}),
-    ("ddp_cpu_sim_fork_find_unused_parameters_true", "fork", {"find_unused_parameters": True}),
-    ("ddp_cpu_sim_notebook", "fork", {}),
     ("ddp_cpu_sim_notebook_find_unused_parameters_true", "fork", {"find_unused_parameters": True}),
 ]
-FOR_A_TRAINER = [
-    ("ddp_find_unused_parameters_false", "popen", {"find_unused_parameters": False}),
-    ("ddp_spawn_find_unused_parameters_true", "spawn", {"find_unused_parameters": True}),
-    ("ddp_fork_find_unused_parameters_true", "fork", {"find_unused_parameters": True}),
-    ("ddp_notebook_find_unused_parameters_true", "fork", {"find_unused_parameters": True}),
-]
 
 
-@pytest.mark.parametrize(("asked", "start_method", "options"), IN_EVERY_NAMESPACE)
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize(("asked", "start_method", "options"), DDP_NAMES)
 def test_every_ddp_name_is_our_strategy_with_its_options(
-    namespace: Namespace, build: Build, asked: str, start_method: str, options: dict[str, bool]
+    namespace: Namespace, build: Build, asked: str, start_method: str, options: dict[str, bool], devices: int
 ) -> None:
-    strategy = build(accelerator="cpu_sim", devices=2, strategy=asked).strategy
+    strategy = build(accelerator="cpu_sim", devices=devices, strategy=asked).strategy
 
+    if (asked, devices) == ("auto", 1):
+        assert type(strategy) is classes(namespace).single_device
+        return
     assert type(strategy) is classes(namespace).ddp
     assert strategy._start_method == start_method
     assert {key: strategy._ddp_kwargs[key] for key in options} == options
-    assert [str(device) for device in strategy.parallel_devices] == ["cpu_sim:0", "cpu_sim:1"]
-
-
-@of_trainers
-@pytest.mark.parametrize(("asked", "start_method", "options"), FOR_A_TRAINER)
-def test_the_names_that_only_a_trainer_has_work_too(
-    namespace: Namespace, build: Build, asked: str, start_method: str, options: dict[str, bool]
-) -> None:
-    strategy = build(accelerator="cpu_sim", devices=2, strategy=asked).strategy
-
-    assert type(strategy) is classes(namespace).ddp
-    assert strategy._start_method == start_method
-    assert {key: strategy._ddp_kwargs[key] for key in options} == options
-
-
-def test_a_notebooks_ranks_are_forked(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(namespace.connector, "_IS_INTERACTIVE", True)
-
-    strategy = build(accelerator="cpu_sim", devices=2).strategy
-
-    assert strategy._start_method == "fork"
-
-
-def test_ddp_on_one_device_stays_ddp(namespace: Namespace, build: Build) -> None:
-    strategy = build(accelerator="cpu_sim", devices=1, strategy="ddp").strategy
-
-    assert type(strategy) is classes(namespace).ddp
+    assert [str(device) for device in strategy.parallel_devices] == ["cpu_sim:0", "cpu_sim:1"][:devices]
 
 
 def test_a_device_on_each_node_is_ddp(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,13 +106,15 @@ def test_slurms_wrong_variable_is_named(namespace: Namespace, build: Build, monk
     assert build(accelerator="cpu_sim", devices=1, plugins=[own]).strategy.root_device.type == "cpu_sim"
 
 
-@pytest.mark.parametrize("asked", ["auto", 1, "1", [3], (3,), "3,"], ids=repr)
+@pytest.mark.parametrize("asked", ["auto", 1, "1", [3], "3,"], ids=repr)
 def test_the_device_of_a_strategy_object_is_taken(namespace: Namespace, build: Build, asked: Any) -> None:
     given = strategies(namespace).SingleDeviceStrategy(device=torch.device("cpu_sim", 3))
 
-    host = build(accelerator="cpu_sim", devices=asked, strategy=given)
+    strategy = build(accelerator="cpu_sim", devices=asked, strategy=given).strategy
 
-    assert str(host.strategy.root_device) == "cpu_sim:3"
+    assert strategy is given
+    assert type(strategy) is classes(namespace).single_device
+    assert str(strategy.root_device) == "cpu_sim:3"
 
 
 def test_a_name_with_the_backend_in_it_picks_the_backend(namespace: Namespace, build: Build) -> None:
@@ -171,12 +141,6 @@ def test_stock_ddp_strategy_gets_our_class_and_keeps_arguments(namespace: Namesp
     assert (strategy._timeout, strategy._start_method) == (timedelta(seconds=77), "spawn")
 
 
-def test_our_own_strategy_object_is_taken_as_it_is(namespace: Namespace, build: Build) -> None:
-    own = classes(namespace).ddp(find_unused_parameters=True)
-
-    assert build(accelerator="cpu_sim", devices=2, strategy=own).strategy is own
-
-
 def test_an_accelerator_object_of_ours_is_as_good_as_the_name(namespace: Namespace, build: Build) -> None:
     own = importlib.import_module(namespace.home).Accelerator("cpu_sim")
 
@@ -187,20 +151,8 @@ def test_an_accelerator_object_of_ours_is_as_good_as_the_name(namespace: Namespa
 
 
 def test_accelerator_of_an_absent_backend_is_refused(namespace: Namespace, build: Build) -> None:
-    unknown = importlib.import_module(namespace.home).Accelerator("cpu_simm")
-
     with pytest.raises(BackendNotFoundError, match="no backend 'cpu_simm' is installed"):
-        build(accelerator=unknown)
-
-
-def test_stock_single_device_strategy_gets_our_class(namespace: Namespace, build: Build) -> None:
-    stock = strategies(namespace).SingleDeviceStrategy(device="cpu_sim:1")
-
-    strategy = build(accelerator="cpu_sim", devices=1, strategy=stock).strategy
-
-    assert strategy is stock
-    assert type(strategy) is classes(namespace).single_device
-    assert str(strategy.root_device) == "cpu_sim:1"
+        build(accelerator=importlib.import_module(namespace.home).Accelerator("cpu_simm"))
 
 
 # --- What is refused
@@ -232,7 +184,6 @@ ONE_PROCESS = "only CUDA runs several devices in one process"
 
 REFUSED: list[tuple[type[NorthbridgeError], Any, dict[str, Any], str]] = [
     (DevicesError, of("SingleDeviceStrategy", device="cpu_sim:3"), {"devices": [1]}, CONTRADICT.format("[1]")),
-    (DevicesError, of("SingleDeviceStrategy", device="cpu_sim:3"), {"devices": "1,"}, CONTRADICT.format("'1,'")),
     (
         DevicesError,
         of("SingleDeviceStrategy", device="cpu_sim:3"),
@@ -302,15 +253,13 @@ REFUSED: list[tuple[type[NorthbridgeError], Any, dict[str, Any], str]] = [
             {"devices": devices},
             IMPOSSIBLE.format(asked, XLA if "xla" in asked else ONE_PROCESS),
         )
-        for asked in ("dp", "xla", "xla_debug", "single_xla")
-        for devices in (1, 2)
+        for asked, devices in (("dp", 1), ("xla", 2), ("xla_debug", 1), ("single_xla", 1))
     ),
     *(
         (UnsupportedError, asked, {"devices": 1}, OTHERS.format(asked, other))
         for asked, other in (
             ("ddp_hpu", "hpu"),
             ("DDP_HPU", "hpu"),
-            ("single_hpu", "hpu"),
             ("ddp_sdaa_fork_find_unused_parameters_true", "sdaa"),
         )
     ),
@@ -353,8 +302,6 @@ def test_a_strategy_of_another_backend_is_a_capability(build: Build) -> None:
     [
         ("cpu_simm", "Did you mean 'cpu_sim'?"),
         ("CPU_SIM", "Did you mean 'cpu_sim'?"),
-        ("mlu", "`northbridge list` says more"),
-        ("musa", "`northbridge list` says more"),
         ("acme", "`northbridge list` says more"),
     ],
 )
@@ -379,7 +326,7 @@ def test_a_name_of_another_distribution_is_refused_with_it(
         build(accelerator="quartz", devices=1)
 
 
-@pytest.mark.parametrize("asked", ["cpuu", "cuda ", "gpus", "CPU", "GPU", "mp"])
+@pytest.mark.parametrize("asked", ["cpuu", "cuda ", "GPU", "mp"])
 def test_name_like_lightnings_own_is_refused_by_lightning(build: Build, asked: str) -> None:
     with pytest.raises(ValueError, match="You selected an invalid accelerator name"):
         build(accelerator=asked)
@@ -388,10 +335,9 @@ def test_name_like_lightnings_own_is_refused_by_lightning(build: Build, asked: s
 @of_trainers
 @pytest.mark.parametrize("way", ["argument", "plugin", "auto"])
 def test_sync_batchnorm_is_refused_if_the_chip_denies_it(
-    namespace: Namespace, way: str, claims: Claims, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, build: Build, way: str, claims: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims(sync_batchnorm=Claim("no", "its sums are not exact"))
-    trainer: Any = importlib.import_module(namespace.name).Trainer
     asked: dict[str, Any] = {"accelerator": "cpu_sim", "sync_batchnorm": True}
     if way == "plugin":
         asked = {"accelerator": "cpu_sim", "plugins": [namespace.module("plugins").TorchSyncBatchNorm()]}
@@ -399,32 +345,24 @@ def test_sync_batchnorm_is_refused_if_the_chip_denies_it(
         monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "cpu_sim")
         asked = {"sync_batchnorm": True}
 
-    said = refusal(UnsupportedError, trainer, **asked, devices=2, logger=False, capability="sync_batchnorm")
+    said = refusal(UnsupportedError, build, **asked, devices=2, capability="sync_batchnorm")
 
     assert said == "'cpu_sim' does not support sync_batchnorm=True: its sums are not exact. Fix: leave it out"
 
 
 @of_trainers
-def test_sync_batchnorm_is_refused_if_lightning_forgets_it(namespace: Namespace) -> None:
+def test_sync_batchnorm_is_refused_if_lightning_forgets_it(namespace: Namespace, build: Build) -> None:
     strategy = strategies(namespace).ModelParallelStrategy()
 
     with pytest.raises(UnsupportedError, match=r"ignores sync_batchnorm=True. Fix: call .*convert_sync_batchnorm"):
-        importlib.import_module(namespace.name).Trainer(
-            accelerator="cpu_sim", devices=2, strategy=strategy, sync_batchnorm=True, logger=False
-        )
+        build(accelerator="cpu_sim", devices=2, strategy=strategy, sync_batchnorm=True)
 
 
 @of_trainers
-def test_a_users_own_plugin_for_batch_normalization_stays(namespace: Namespace) -> None:
-    class Own(namespace.module("plugins.layer_sync").TorchSyncBatchNorm):  # type: ignore[misc]  # Lightning's of this namespace
-        pass
+def test_a_users_own_plugin_for_batch_normalization_stays(namespace: Namespace, build: Build) -> None:
+    plugin = type("Own", (namespace.module("plugins.layer_sync").TorchSyncBatchNorm,), {})()
 
-    plugin = Own()
-    trainer = importlib.import_module(namespace.name).Trainer(
-        accelerator="cpu_sim", devices=2, plugins=[plugin], logger=False
-    )
-
-    assert trainer.strategy._layer_sync is plugin
+    assert build(accelerator="cpu_sim", devices=2, plugins=[plugin]).strategy._layer_sync is plugin
 
 
 @pytest.mark.parametrize(
@@ -436,29 +374,23 @@ def test_a_chip_without_deepspeed_refuses_it(
 ) -> None:
     claims(deepspeed=claim)
     monkeypatch.setattr(northbridge.get("cpu_sim").acceleration, "deepspeed_accelerator", None)
+    asked: dict[str, Any] = {"accelerator": "cpu_sim", "devices": 2, "strategy": "deepspeed_stage_2"}
 
-    said = refusal(
-        UnsupportedError, build, accelerator="cpu_sim", devices=2, strategy="deepspeed_stage_2", capability="deepspeed"
-    )
+    said = refusal(UnsupportedError, build, capability="deepspeed", **asked)
 
-    assert said == (
-        f"strategy='deepspeed_stage_2' cannot run on 'cpu_sim': {reason}. Fix: {namespace.host}(accelerator='cpu_sim',"
-        " strategy='ddp')"
-    )
+    assert said == IMPOSSIBLE.format("deepspeed_stage_2", reason).format(namespace)
 
 
 def test_another_library_of_the_vendors_may_be_asked_for(
     namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(northbridge.load("cpu_sim").collective), "other_names", ("simlccl",), raising=False)
+    other, wrong = (strategies(namespace).DDPStrategy(process_group_backend=each) for each in ("simlccl", "gloo"))
+    asked = {"accelerator": "cpu_sim", "devices": 2}
 
-    def strategy(asked: str) -> Any:
-        mine = strategies(namespace).DDPStrategy(process_group_backend=asked)
-        return build(accelerator="cpu_sim", devices=2, strategy=mine).strategy
-
-    assert strategy("simlccl").process_group_backend == "simlccl"
+    assert build(strategy=other, **asked).strategy.process_group_backend == "simlccl"
     with pytest.raises(CollectiveError, match=r"'gloo': 'cpu_sim' needs 'simccl' or 'simlccl'\. Fix: leave it out"):
-        strategy("gloo")
+        build(strategy=wrong, **asked)
 
 
 # --- What stays Lightning's
@@ -472,59 +404,26 @@ def test_the_cpu_is_lightnings_as_ever(namespace: Namespace, build: Build, devic
     assert str(built.root_device) == "cpu"
 
 
-def test_a_strategy_that_nobody_has_is_refused_by_lightning(build: Build) -> None:
-    with pytest.raises(ValueError, match="You selected an invalid strategy name: `strategy='ddpp'`"):
-        build(accelerator="cpu_sim", strategy="ddpp")
-
-
-def test_dp_with_the_cpu_is_lightnings_affair(namespace: Namespace, build: Build) -> None:
-    if namespace.is_trainer:
-        with pytest.raises(ValueError, match="You selected an invalid strategy name"):
-            build(accelerator="cpu", devices=1, strategy="dp")
-    else:
-        with pytest.warns(UserWarning, match="dp"):
-            assert (
-                type(build(accelerator="cpu", devices=1, strategy="dp").strategy) is strategies(namespace).DDPStrategy
-            )
-
-
 def someone_elses(namespace: Namespace, place: str) -> Any:
     """Return an accelerator of a user's own, whose devices are at ``place``."""
-
-    class Own(namespace.module("accelerators").CPUAccelerator):  # type: ignore[misc]  # Lightning's class of this namespace
-        @staticmethod
-        def get_parallel_devices(devices: Any) -> list[Any]:
-            return [torch.device(place)] * int(devices)
-
-        @staticmethod
-        def name() -> str:
-            return "own"
-
-    return Own()
-
-
-def test_users_accelerator_may_drive_the_cpu(namespace: Namespace, build: Build) -> None:
-
-    host = build(
-        accelerator=someone_elses(namespace, "cpu"), devices=1, strategy=strategies(namespace).SingleDeviceStrategy()
-    )
-
-    assert host.strategy.root_device.type == "cpu"
+    stock: Any = namespace.module("accelerators").CPUAccelerator
+    devices = staticmethod(lambda devices: [torch.device(place)] * int(devices))
+    return type("Own", (stock,), {"get_parallel_devices": devices, "name": staticmethod(lambda: "own")})()
 
 
 @pytest.mark.parametrize(("place", "count"), [("cuda:0", 2), ("xla:0", 0)], ids=["one that is here", "who knows"])
 def test_where_the_chip_is_loaded_another_chip_is_refused(
     namespace: Namespace, build: Build, place: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    """But a user's accelerator may drive the CPU."""
     build(accelerator="cpu_sim", devices=1)
+    single = strategies(namespace).SingleDeviceStrategy
 
+    own = build(accelerator=someone_elses(namespace, "cpu"), devices=1, strategy=single())
+    assert own.strategy.root_device.type == "cpu"
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     with pytest.raises(DeviceTypeTakenError, match=r"^cannot use 'own': torch already runs on 'cpu_sim'"):
-        build(
-            accelerator=someone_elses(namespace, place),
-            devices=1,
-            strategy=strategies(namespace).SingleDeviceStrategy(),
-        )
+        build(accelerator=someone_elses(namespace, place), devices=1, strategy=single())
 
 
 def test_a_test_may_pretend_another_chip(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -573,20 +472,20 @@ def test_a_third_accelerator_for_a_shared_chip_is_refused(namespace: Namespace, 
     assert said == "accelerator='own', but the strategy has devices of 'nb_cuda'. Fix: accelerator='nb_cuda'"
 
 
-@pytest.mark.parametrize(("asked", "taken"), [({}, 1), ({"devices": 2}, 2), ({"devices": -1}, 8)], ids=str)
+@pytest.mark.parametrize(("asked", "taken"), [({}, 1), ({"devices": -1}, 8)], ids=str)
 def test_where_nobody_says_how_many_a_notebook_takes_one_device(
     namespace: Namespace, build: Build, asked: dict[str, int], taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Several are forked from it."""
     monkeypatch.setattr(namespace.connector, "_IS_INTERACTIVE", True)
-    said: list[str] = []
-    monkeypatch.setattr(
-        namespace.fabric_module("utilities.rank_zero"), "rank_zero_info", lambda text, *_: said.append(text)
-    )
+    told = Mock()
+    monkeypatch.setattr(namespace.fabric_module("utilities.rank_zero"), "rank_zero_info", told)
 
     strategy = build(accelerator="cpu_sim", **asked).strategy
 
     assert len(getattr(strategy, "parallel_devices", None) or [strategy.root_device]) == taken
-    assert [text for text in said if "notebook" in text] == [
+    assert getattr(strategy, "_start_method", "fork") == "fork"
+    assert [call.args[0] for call in told.call_args_list if "notebook" in call.args[0]] == [
         (
             "one of 8 devices of 'cpu_sim' is used in a notebook by default; devices=8 uses all of them, each"
             " in a process forked from the notebook's"

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +15,12 @@ from tests.core.lightning.conftest import Build, refusal
 from tests.scripts import run_python
 
 from northbridge import process_record
-from northbridge.errors import BackendDisabledError, SettingsError
+from northbridge.errors import BackendDisabledError, SettingsError, UnsupportedError
+from northbridge.lightning.classes import classes
 from northbridge.lightning.corrections import table
 from northbridge.lightning.corrections.table import CORRECTIONS, Correction, reason_against, register
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.lightning.versions import INSTALL
+from northbridge.lightning.versions import INSTALL, reason_against_uploads, reason_against_version
 from northbridge.process_record import Entry, record
 
 Pretend = Callable[[str], None]
@@ -56,7 +58,7 @@ def test_every_row_is_in_place_with_its_reason_and_releases(row: Correction) -> 
 # --- Which Lightning is served
 
 
-@pytest.mark.parametrize("version", ["2.3.3", "2.8.0", "2.8.0.dev0", "3.0"])
+@pytest.mark.parametrize("version", ["2.3.3", "2.8.0", "2.8.0.dev0"])
 def test_an_unknown_lightning_is_left_alone_and_warned_of(namespace: Namespace, pretend: Pretend, version: str) -> None:
     pretend(version)
 
@@ -68,20 +70,7 @@ def test_an_unknown_lightning_is_left_alone_and_warned_of(namespace: Namespace, 
         f"Northbridge leaves {namespace.name} alone; its backends cannot be used there: version"
         f" {version} is not supported. Fix: {INSTALL}"
     )
-
-
-@pytest.mark.parametrize("version", ["2.6.2", "2.6.3"])
-def test_the_malicious_uploads_are_named_as_such(namespace: Namespace, pretend: Pretend, version: str) -> None:
-    pretend(version)
-
-    assert reason_against(namespace) == (
-        f"version {version} was a malicious upload: uninstall it now, and see GHSA-w37p-236h-pfx3"
-    )
-
-
-def test_a_wrong_version_is_told(namespace: Namespace, pretend: Pretend) -> None:
     pretend("main")
-
     assert reason_against(namespace) == "its version 'main' cannot be parsed"
 
 
@@ -141,6 +130,87 @@ def test_a_wrong_setting_is_told_when_a_backend_is_asked_for(
     assert said.startswith(f"{variable}={value!r} is not")
     assert meant in said
     assert "wrong setting" in [entry.outcome for entry in record()]
+
+
+# --- Malicious uploads, which are told from Lightning's own repository: it says the same version
+
+
+Install = Callable[..., None]
+SAYS = "was a malicious upload: uninstall it now, and see GHSA-w37p-236h-pfx3"
+CLONE = {"url": "https://github.com/Lightning-AI/pytorch-lightning", "vcs_info": {"vcs": "git", "commit_id": "7f0c343"}}
+ARCHIVE = {"url": "https://files.example/lightning-2.6.2.tar.gz", "archive_info": {}}
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install the metadata of a distribution before all others; ``origin`` is its ``direct_url.json``."""
+
+    def install(name: str, version: str, origin: object = None) -> None:
+        info = tmp_path / name / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        if origin is not None:
+            (info / "direct_url.json").write_bytes(origin if isinstance(origin, bytes) else json.dumps(origin).encode())
+        monkeypatch.syspath_prepend(tmp_path / name)
+
+    return install
+
+
+@pytest.mark.parametrize("name", ["lightning", "pytorch-lightning", "lightning-fabric"])
+def test_one_upload_spoils_every_namespace(name: str, namespace: Namespace, install: Install) -> None:
+    install(name, "2.6.3")
+
+    assert reason_against(namespace) == f"{name} 2.6.3 {SAYS}"
+
+
+def test_classes_of_a_good_lightning_beside_an_upload(install: Install) -> None:
+    install("lightning", "2.6.2", CLONE)  # which excuses nothing
+    install("pytorch-lightning", "2.6.2")
+
+    said = refusal(UnsupportedError, classes.__wrapped__, NAMESPACES["lightning.pytorch"])  # the others keep theirs
+
+    assert said == f"lightning.pytorch is not used: pytorch-lightning 2.6.2 {SAYS}"
+
+
+@pytest.mark.parametrize(
+    "origin", [CLONE, {"url": "file:///", "dir_info": {}}, {"url": "file:///gone", "dir_info": {"editable": True}}]
+)
+def test_a_source_build_is_served_and_named(
+    origin: Any, namespace: Namespace, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Namespace, "version", "2.6.2")
+    install(namespace.distributions[0], "2.6.2", origin)
+
+    register(namespace.name)
+
+    remark = "(built from source, says 2.6.2; not tested. If a run fails, install 2.6.6)"
+    assert Entry(namespace.name, "registered", f"{namespace.name} 2.6.2 {remark}") in record()
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        None,
+        b"",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        [],
+        ARCHIVE,
+        {**ARCHIVE, "dir_info": {}},
+        {**ARCHIVE, **CLONE},
+        {**CLONE, "vcs_info": "git"},
+        {"url": "file:///etc/passwd", "dir_info": {}},
+        {"url": "https://files.example/lightning", "dir_info": {}},
+        {"url": "file://[", "dir_info": {}},
+        {"dir_info": {}},
+    ],
+)
+def test_anything_else_counts_as_the_upload(origin: object, install: Install) -> None:
+    install("lightning", "2.6.2", origin)
+
+    assert reason_against_uploads() == f"lightning 2.6.2 {SAYS}"
+    for name in ("lightning", "not-installed"):
+        assert reason_against_version("2.6.2", (name,)) == f"version 2.6.2 {SAYS}"
 
 
 # --- In a process of its own, where no namespace has been corrected yet

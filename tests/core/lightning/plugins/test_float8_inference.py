@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import pytest
 import torch
 from tests.core.lightning.conftest import Build, Claims, refusal
 from tests.core.lightning.plugins.test_precision import precision_of
-from torch import nn
 
 import northbridge
 from northbridge.capabilities import no
@@ -25,58 +24,12 @@ from northbridge.lightning.plugins.float8_inference import find_quantizer
 pytestmark = pytest.mark.usefixtures("chip")
 
 
-class HalfQuantizer(northbridge.Float8Quantizer):
-    """A vendor's quantizer, whose numbers are those of float16."""
+class OwnQuantizer(northbridge.Float8Quantizer):
+    """A vendor's quantizer; tests/backends/hpu/test_neural_compressor.py measures and quantizes with one."""
 
     @classmethod
     def library(cls, asked: str) -> str:  # noqa: ARG003 - the interface's
-        return "halves 1.0"
-
-    def open(self) -> None:
-        self.settings: Mapping[str, Any] = {}
-
-    def settle(self, config: Mapping[str, Any], prefix: Path) -> dict[str, Any]:
-        return {**config, "prefix": str(prefix)}
-
-    def layers(self, module: nn.Module) -> list[str]:
-        return [name for name, each in module.named_modules() if isinstance(each, nn.Linear)]
-
-    def is_converted(self, module: nn.Module) -> bool:
-        return hasattr(module, "halved")
-
-    def measure(self, module: nn.Module, settings: Mapping[str, Any], device: torch.device) -> None:
-        self.settings = settings
-        for name in self.layers(module):
-            vars(module.get_submodule(name))["halved"] = False
-
-    def finish(self, module: nn.Module) -> bool:
-        (file,) = self.files(self.settings)
-        file.write_text("")
-        return True
-
-    def restore(self, module: nn.Module) -> None:
-        for name in self.layers(module):
-            del module.get_submodule(name).halved
-
-    def files(self, settings: Mapping[str, Any]) -> tuple[Path, ...]:
-        return (Path(f"{settings['prefix']}_halves"),)
-
-    def quantize(self, module: nn.Module, settings: Mapping[str, Any]) -> None:
-        for name in self.layers(module):
-            layer: Any = module.get_submodule(name)
-            layer.halved = True
-            layer.weight.data = layer.weight.data.half().float()
-
-    def save(self, module: nn.Module, layers: Sequence[str], folder: Path) -> str:
-        folder.mkdir()
-        torch.save(module.state_dict(), folder / "halves")
-        return ""
-
-    def load(self, module: nn.Module, folder: Path, check: Callable[[str, Path, Sequence[Path]], None]) -> str:
-        check("", folder, [folder / "halves"])
-        self.quantize(module, {})
-        module.load_state_dict(torch.load(folder / "halves", map_location=self.chip, weights_only=True))
-        return "FP32"
+        return "own 1.0"
 
 
 @pytest.fixture
@@ -93,7 +46,7 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 @pytest.fixture
 def installed(announced: Callable[..., None]) -> None:
     """The simulated chip has a quantizer of its own."""
-    announced(cpu_sim=f"{__name__}:HalfQuantizer")
+    announced(cpu_sim=f"{__name__}:OwnQuantizer")
 
 
 @pytest.mark.parametrize(("backend", "module"), [("flint", "json.decoder"), ("quartz", "json"), ("cpu", "json")])
@@ -103,21 +56,32 @@ def test_a_chip_has_its_own_quantizer_or_the_first(announced: Callable[..., None
     assert find_quantizer(backend, "x").__module__ == {"json": "json.encoder"}.get(module, module)
 
 
-def test_without_a_quantizer_the_page_with_the_line_is_named(announced: Callable[..., None], build: Build) -> None:
+@pytest.mark.parametrize(
+    ("denied", "said"),
+    [
+        (
+            False,
+            (
+                "Float8Inference() needs a quantizer, and no installed backend has one. Fix: docs/float8.md#inference"
+                " has the line"
+            ),
+        ),
+        (
+            True,
+            "Float8Inference(): 'cpu_sim' has no float8: its matrix unit has none. Fix: precision='bf16-mixed'",
+        ),
+    ],
+)
+def test_without_a_quantizer_or_float8_it_is_refused(
+    announced: Callable[..., None], build: Build, claims: Claims, denied: bool, said: str
+) -> None:
     announced()
+    if denied:
+        claims(float8=no("its matrix unit has none"))
+    mine = northbridge.Float8Inference("measure", "measured")
+    asked: dict[str, Any] = {"accelerator": "cpu_sim", "devices": 1, "plugins": mine}
 
-    said = refusal(
-        northbridge.UnsupportedError,
-        build,
-        accelerator="cpu_sim",
-        devices=1,
-        plugins=northbridge.Float8Inference("measure", "measured"),
-    )
-
-    assert said == (
-        "Float8Inference() needs a quantizer, and no installed backend has one. Fix: docs/float8.md#inference has the"
-        " line"
-    )
+    assert refusal(northbridge.UnsupportedError, build, **asked) == said
 
 
 def test_a_broken_quantizer_is_named(announced: Callable[..., None]) -> None:
@@ -139,20 +103,6 @@ def test_the_public_name_serves_each_namespace(namespace: Namespace, build: Buil
     assert plugin is mine
     assert type(plugin) is classes(namespace).float8_inference
     assert isinstance(plugin, namespace.module("plugins").Precision)
-
-
-def test_a_chip_that_denies_float8_refuses(build: Build, claims: Claims) -> None:
-    claims(float8=no("its matrix unit has none"))
-
-    said = refusal(
-        northbridge.UnsupportedError,
-        build,
-        accelerator="cpu_sim",
-        devices=1,
-        plugins=northbridge.Float8Inference("measure", "measured"),
-    )
-
-    assert said == "Float8Inference(): 'cpu_sim' has no float8: its matrix unit has none. Fix: precision='bf16-mixed'"
 
 
 @pytest.mark.parametrize(
@@ -234,30 +184,3 @@ def test_other_layers_run_in_the_dtype_of_the_configuration(build: Build) -> Non
             found.append(torch.is_autocast_enabled("cpu_sim"))
 
     assert found == [True, False]
-
-
-@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # Lightning's, of torch
-@pytest.mark.usefixtures("installed")
-def test_a_vendors_own_quantizer_is_used(trainer_namespace: Namespace, tmp_path: Path, logged: list[str]) -> None:
-    boring = trainer_namespace.module("demos.boring_classes")
-    host: Any = importlib.import_module(trainer_namespace.name).Trainer
-    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    found = []
-
-    def predict(precision: northbridge.Float8Inference, model: Any) -> Any:
-        host(accelerator="cpu_sim", devices=1, plugins=precision, **quiet).predict(
-            model, torch.utils.data.DataLoader(boring.RandomDataset(32, 2))
-        )
-        found.append((hasattr(model.layer, "halved"), torch.equal(model.layer.weight, model.layer.weight.half())))
-        return model
-
-    model = predict(northbridge.Float8Inference("measure", tmp_path), boring.BoringModel())
-    quantized = northbridge.Float8Inference("quantize", tmp_path)
-    predict(quantized, model)
-    quantized.save(tmp_path / "saved")
-    loaded = predict(northbridge.Float8Inference("load", tmp_path / "saved"), boring.BoringModel())
-
-    assert found == [(False, False), (True, True), (True, True)]
-    assert torch.equal(loaded.layer.weight, model.layer.weight)
-    assert "halves 1.0" in (tmp_path / "northbridge_measure_0_1.json").read_text()
-    assert f"Saved 1 layer in float8 to {tmp_path / 'saved'}" in logged

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 import torch._weights_only_unpickler as unpickler
+from tests.core.lightning.conftest import refusal
 
 from northbridge.errors import CheckpointError
 from northbridge.lightning.plugins.checkpoint_files import reading
@@ -98,40 +99,27 @@ def test_knows_the_devices_that_are_registered() -> None:
         ]
 
 
-def test_is_torchs_where_nothing_is_replaced() -> None:
-    assert stock_load() is torch.serialization.load
-
-
 def test_a_layout_is_pickled_by_torchs_own_function() -> None:
     """The copy of torch's file leaves pickle as it is: ranks tell each other of layouts when they save shards."""
-    stock_load()
+    assert stock_load() is torch.serialization.load  # nothing is replaced
 
     assert pickle.loads(pickle.dumps(torch.strided)) is torch.strided
 
 
-class Thread:
-    """Another thread, which does one thing after another."""
+def on(thread: ThreadPoolExecutor, function: Callable[..., Any], *args: Any) -> Any:
+    return thread.submit(function, *args).result()
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1)
 
-    def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
-        return self._pool.submit(function, *args).result()
-
-    def enter(self, manager: AbstractContextManager[None]) -> Callable[[], None]:
-        self(manager.__enter__)
-        return lambda: self(manager.__exit__, None, None, None)
-
-    def end(self) -> None:
-        self._pool.shutdown()
+def enter(thread: ThreadPoolExecutor, manager: AbstractContextManager[None]) -> Callable[[], None]:
+    on(thread, manager.__enter__)
+    return lambda: on(thread, manager.__exit__, None, None, None)
 
 
 @pytest.fixture
-def threads() -> Iterator[tuple[Thread, Thread]]:
-    both = Thread(), Thread()
-    yield both
-    for each in both:
-        each.end()
+def threads() -> Iterator[list[ThreadPoolExecutor]]:
+    """Two other threads, each of which does one thing after another."""
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        yield [first, second]
 
 
 @pytest.fixture(params=["load", "save"])
@@ -141,18 +129,18 @@ def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-def test_overlapping_uses_leave_nothing(name: str, threads: tuple[Thread, Thread]) -> None:
+def test_overlapping_uses_leave_nothing(name: str, threads: list[ThreadPoolExecutor]) -> None:
     override, before = ThreadOverride(name), getattr(torch, name)
 
     def call() -> str:
         return str(getattr(torch, name)())
 
-    leave = threads[0].enter(override.use(lambda: "first"))
-    leave_second = threads[1].enter(override.use(lambda: f"second, not {call()}"))
-    assert [threads[0](call), threads[1](call), call()] == ["first", "second, not torch's", "torch's"]
+    leave = enter(threads[0], override.use(lambda: "first"))
+    leave_second = enter(threads[1], override.use(lambda: f"second, not {call()}"))
+    assert [*(on(each, call) for each in threads), call()] == ["first", "second, not torch's", "torch's"]
     assert override.former is before
     leave()
-    assert [threads[0](call), threads[1](call), call()] == ["torch's", "second, not torch's", "torch's"]
+    assert [*(on(each, call) for each in threads), call()] == ["torch's", "second, not torch's", "torch's"]
     leave_second()
 
     assert getattr(torch, name) is before
@@ -171,21 +159,18 @@ def test_replacement_by_the_user_meanwhile_stays(name: str, monkeypatch: pytest.
         assert getattr(torch, name)() == "ours, by the user's, by torch's"
 
 
-def test_error_names_the_file_of_its_thread(tmp_path: Path, threads: tuple[Thread, Thread]) -> None:
+def test_error_names_the_file_of_its_thread(tmp_path: Path, threads: list[ThreadPoolExecutor]) -> None:
     """A file of a user, read in another thread or in this one, is not blamed on the checkpoint."""
     files = tuple(tmp_path / name for name in ("one.ckpt", "two.ckpt", "other.pt"))
     for file in files:
         file.write_bytes(b"junk")
-    leave = [thread.enter(reading(file)) for thread, file in zip(threads, files[:2], strict=True)]
+    leave = [enter(thread, reading(file)) for thread, file in zip(threads, files[:2], strict=True)]
 
     with pytest.raises((struct.error, EOFError)):  # torch's own
         torch.load(files[0])
     for thread, file in zip(threads, files[:2], strict=True):
-        with pytest.raises(CheckpointError) as raised:
-            thread(torch.load, file)
-        assert str(raised.value).startswith(f"{file} could not be read")
-    with pytest.raises(CheckpointError) as raised:
-        threads[0](torch.load, files[2])
-    assert str(raised.value).startswith(f"{files[2]} could not be read")
+        assert refusal(CheckpointError, on, thread, torch.load, file).startswith(f"{file} could not be read")
+    said = refusal(CheckpointError, on, threads[0], torch.load, files[2])
+    assert said.startswith(f"{files[2]} could not be read")
     for each in leave:
         each()

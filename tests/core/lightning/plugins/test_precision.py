@@ -56,17 +56,19 @@ def test_a_mixed_precision_is_logged_in_lightnings_words(build: Build, logged: l
     [
         ("bf16-mixed", "bfloat16", "16-mixed"),
         ("bf16-true", "bfloat16", "16-mixed"),
-        ("16-mixed", "float16", "bf16-mixed"),
         ("16-true", "float16", "bf16-mixed"),
-        ("64-true", "float64", "32-true"),
         (64, "float64", "32-true"),
     ],
 )
-def test_a_denied_precision_is_refused(build: Build, claims: Claims, precision: Any, claim: str, instead: str) -> None:
+def test_a_denied_precision_is_refused(
+    namespace: Namespace, build: Build, claims: Claims, precision: Any, claim: str, instead: str
+) -> None:
     claims(**{claim: no("its matrix unit has none")})
     unified = "64-true" if precision == 64 else precision
+    own = namespace.module("plugins").HalfPrecision(precision) if precision == "bf16-true" else None
+    asked: dict[str, Any] = {"precision": precision} if own is None else {"plugins": own}
 
-    said = refusal(UnsupportedError, build, accelerator="cpu_sim", devices=1, precision=precision, capability=claim)
+    said = refusal(UnsupportedError, build, accelerator="cpu_sim", devices=1, capability=claim, **asked)
 
     assert said == (
         f"precision={unified!r}: 'cpu_sim' has no {claim}: its matrix unit has none. Fix: precision={instead!r}"
@@ -92,26 +94,13 @@ def test_a_chip_with_neither_half_precision_is_given_float32(build: Build, claim
 
 
 def test_a_plugin_made_for_cuda_is_refused(namespace: Namespace, build: Build) -> None:
-    """Lightning would train in float32."""
-    plugin = namespace.module("plugins").MixedPrecision("bf16-mixed", "cuda")
+    """Lightning would train in float32. One that was made for the chip is taken as it is."""
+    ours, plugin = (namespace.module("plugins").MixedPrecision("bf16-mixed", device) for device in ("cpu_sim", "cuda"))
 
     said = refusal(UnsupportedError, build, accelerator="cpu_sim", devices=1, plugins=[plugin])
 
     assert said == "MixedPrecision is for 'cuda', not 'cpu_sim'. Fix: precision='bf16-mixed'"
-
-
-def test_a_plugin_that_was_made_for_the_chip_is_taken_as_it_is(namespace: Namespace, build: Build) -> None:
-    plugin = namespace.module("plugins").MixedPrecision("bf16-mixed", "cpu_sim")
-
-    assert precision_of(build(accelerator="cpu_sim", devices=1, plugins=plugin)) is plugin
-
-
-def test_a_plugin_that_the_chip_denies_is_refused(namespace: Namespace, build: Build, claims: Claims) -> None:
-    claims(bfloat16=no("its matrix unit has none"))
-    plugin = namespace.module("plugins").HalfPrecision("bf16-true")
-
-    with pytest.raises(UnsupportedError, match=r"^precision='bf16-true': 'cpu_sim' has no bfloat16"):
-        build(accelerator="cpu_sim", devices=1, plugins=plugin)
+    assert precision_of(build(accelerator="cpu_sim", devices=1, plugins=ours)) is ours
 
 
 @pytest.mark.parametrize("namespace", [NAMESPACES["lightning.fabric"]], indirect=True, ids=str)
@@ -141,9 +130,6 @@ def test_a_gradient_scaler_for_another_device_is_refused(namespace: Namespace, b
 
     with pytest.raises(UnsupportedError, match=r"the GradScaler of .* is for 'cpu', .* leave scaler= out"):
         build(accelerator="cpu_sim", devices=1, plugins=[plugin])
-
-
-of_gradient_norm = pytest.mark.usefixtures("chip")
 
 
 class Counting(northbridge.Acceleration):
@@ -179,7 +165,6 @@ def clip(namespace: Namespace, host: Any, optimizer: Any, max_norm: float, **opt
     return host.clip_gradients(nn.Module(), optimizer, max_norm=max_norm, **options)
 
 
-@of_gradient_norm
 def test_the_chips_own_clip_is_called(namespace: Namespace, build: Build, backend: Backend) -> None:
     own = weight([3.0, 4.0])
 
@@ -191,7 +176,6 @@ def test_the_chips_own_clip_is_called(namespace: Namespace, build: Build, backen
     assert norm == (None if namespace.is_trainer else 5)
 
 
-@of_gradient_norm
 def test_scaled_gradients_are_unscaled_before(namespace: Namespace, build: Build, backend: Backend) -> None:
     host = build(accelerator="cpu_sim", devices=1, precision="16-mixed")
     own = weight([3.0, 4.0])
@@ -209,7 +193,6 @@ def test_scaled_gradients_are_unscaled_before(namespace: Namespace, build: Build
     assert backend.acceleration.seen == [([[3.0, 4.0]], 1.0)]  # type: ignore[attr-defined]  # of Counting
 
 
-@of_gradient_norm
 def test_values_are_clipped_by_torch(namespace: Namespace, build: Build, backend: Backend) -> None:
     host, own = build(accelerator="cpu_sim", devices=1), weight([3.0, 4.0])
     optimizer = torch.optim.SGD([own], 0.1)
@@ -224,28 +207,18 @@ def test_values_are_clipped_by_torch(namespace: Namespace, build: Build, backend
     assert backend.acceleration.seen == []  # type: ignore[attr-defined]  # of Counting
 
 
-@of_gradient_norm
-@pytest.mark.parametrize("norm", [1.0, float("inf")])
-def test_torch_computes_another_norm(backend: Backend, norm: float) -> None:
-    assert not clips_by_itself(backend, [weight([1.0])], norm)
-    assert clips_by_itself(backend, [weight([1.0])], 2)
-
-
-@of_gradient_norm
-def test_torch_clips_sharded_and_foreign_gradients(backend: Backend) -> None:
+def test_torch_clips_other_norms_and_foreign_gradients(backend: Backend) -> None:
     part = weight([1.0])
     part.grad = torch.Tensor._make_subclass(DTensor, torch.ones(1, device="cpu_sim"))  # no mesh is needed to see it
 
+    assert clips_by_itself(backend, [weight([1.0])], 2)
+    assert not clips_by_itself(backend, [weight([1.0])], 1.0)
+    assert not clips_by_itself(backend, [weight([1.0])], float("inf"))
     assert not clips_by_itself(backend, [weight([1.0], "cpu")])
     assert not clips_by_itself(backend, [weight([1.0]), part])
+    assert not clips_by_itself(replace(backend, acceleration=northbridge.Acceleration()), [weight([1.0])])
 
 
-@of_gradient_norm
-def test_a_chip_without_a_clip_of_its_own_leaves_it_to_torch() -> None:
-    assert not clips_by_itself(declared.load("cpu_sim"), [weight([1.0])])
-
-
-@of_gradient_norm
 @of_fabrics
 def test_a_fabric_refuses_a_norm_that_is_not_finite(namespace: Namespace, build: Build, backend: Backend) -> None:
     host, own = build(accelerator="cpu_sim", devices=1), weight([float("nan"), 1.0])

@@ -30,15 +30,8 @@ def namespace(trainer_namespace: Namespace) -> Namespace:
 def profile(namespace: Namespace, build: Build, folder: Path, **asked: Any) -> str:
     """Fit under Lightning's profiler, and return what it has written."""
     measured = namespace.module("profilers").PyTorchProfiler(dirpath=folder, filename="profile", **asked)
-    host = build(
-        accelerator="cpu_sim",
-        devices=1,
-        max_epochs=1,
-        limit_train_batches=6,
-        limit_val_batches=0,
-        log_every_n_steps=1,
-        profiler=measured,
-    )
+    few = {"max_epochs": 1, "limit_train_batches": 6, "limit_val_batches": 0, "log_every_n_steps": 1}
+    host = build(accelerator="cpu_sim", devices=1, profiler=measured, **few)
     host.fit(namespace.module("demos.boring_classes").BoringModel())
     return (folder / "fit-profile.txt").read_text()
 
@@ -133,7 +126,8 @@ def test_report_on_the_cpu_is_unchanged(
     assert "device events" not in profile(namespace, build, tmp_path)
 
 
-def test_profiler_made_before_the_chip_is_told_at_its_begin() -> None:
+def test_profiler_made_before_the_chip_is_told_at_its_begin(claims: Claims) -> None:
+    """Unless the chip denies that it can be profiled."""
     declared.load("cpu_sim")
     chosen = {"activities": profiles.Unasked([ProfilerActivity.CPU])}
 
@@ -141,15 +135,9 @@ def test_profiler_made_before_the_chip_is_told_at_its_begin() -> None:
         profiles.add_chip(chosen)
 
     assert chosen["activities"] == [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
-
-
-def test_a_chip_that_denies_it_is_not_asked(claims: Claims, monkeypatch: pytest.MonkeyPatch) -> None:
     claims(profiler=no("its tool traces all or nothing"))
-    monkeypatch.setattr(profiles, "loaded", lambda: declared.get("cpu_sim"))
     chosen = {"activities": profiles.Unasked([ProfilerActivity.CPU])}
-
     profiles.add_chip(chosen)
-
     assert chosen["activities"] == [ProfilerActivity.CPU]
 
 

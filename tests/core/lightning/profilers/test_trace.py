@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.core.lightning.conftest import refusal
 
 from northbridge.lightning.profilers.trace import Event, Row, Trace, TraceError, read_trace, show, summarize
 
@@ -56,11 +57,10 @@ def test_a_truncated_file_says_what_to_do(tmp_path: Path) -> None:
     path = written(tmp_path / "trace.json", KERNEL, KERNEL)
     path.write_bytes(path.read_bytes()[:-20])
 
-    with pytest.raises(TraceError) as raised:
-        read_trace(path)
+    said = refusal(TraceError, read_trace, path)
 
-    assert str(raised.value).startswith(f"{path} is not complete JSON: ")
-    assert str(raised.value).endswith("Fix: profile again; a run that is ended writes half a file")
+    assert said.startswith(f"{path} is not complete JSON: ")
+    assert said.endswith("Fix: profile again; a run that is ended writes half a file")
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,7 @@ def test_what_is_not_a_trace_says_why(tmp_path: Path, content: bytes, told: str)
     path = tmp_path / "trace.json"
     path.write_bytes(content)
 
-    with pytest.raises(TraceError) as raised:
-        read_trace(path)
-
-    assert told in str(raised.value)
+    assert told in refusal(TraceError, read_trace, path)
 
 
 @pytest.mark.parametrize("name", ["missing.json", "damaged.json.gz", "short.json.gz"])
@@ -99,11 +96,9 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str) -> None:
 
 
 def test_row_named_by_a_nested_value_is_read(tmp_path: Path) -> None:
-    nested: Any = []
-    for _ in range(900):
-        nested = [nested]
+    nested = {**KERNEL, "pid": json.loads("[" * 900 + "]" * 900)}
 
-    assert read_trace(written(tmp_path / "trace.json", {**KERNEL, "pid": nested})).events == (Event("mm", 4.5),)
+    assert read_trace(written(tmp_path / "trace.json", nested)).events == (Event("mm", 4.5),)
 
 
 def test_a_pipe_or_a_folder_is_not_waited_for(tmp_path: Path) -> None:
@@ -137,6 +132,7 @@ def test_rows_have_count_total_mean_and_share() -> None:
         Row("add", 1, 250.0, 250.0, 0.1),
         Row("copy", 1, 250.0, 250.0, 0.1),
     ]
+    assert summarize([Trace((Event("mm", 0.0),), {})]) == [Row("mm", 1, 0.0, 0.0, 0.0)]
 
 
 def test_the_table_is_as_shown() -> None:
@@ -151,16 +147,12 @@ def test_the_table_is_as_shown() -> None:
     )
 
 
-@pytest.mark.parametrize(("limit", "rest"), [(2, "1 other name "), (1, "2 other names "), (0, "3 other names ")])
+@pytest.mark.parametrize(("limit", "rest"), [(2, "1 other name "), (0, "3 other names ")])
 def test_a_limit_leaves_no_time_out(limit: int, rest: str) -> None:
     table = show(TRACES, limit)
 
     assert rest in table
     assert table.splitlines()[-1].split() == ["all", "4", "2.500", "ms", "625.000", "us", "100.0%"]
-
-
-def test_events_of_no_time_have_no_share() -> None:
-    assert summarize([Trace((Event("mm", 0.0),), {})]) == [Row("mm", 1, 0.0, 0.0, 0.0)]
 
 
 def test_a_name_cannot_write_to_the_terminal_and_is_cut() -> None:

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -12,13 +10,11 @@ import pytest
 import torch
 import torch.distributed as dist
 from tests.core.lightning.conftest import Build, Claims, of_trainers, refusal
-from tests.scripts import fork_script, wait
 
 from northbridge.capabilities import no
 from northbridge.errors import ClusterError, CollectiveError, UnsupportedError, VariableError, WrongDeviceError
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.parallel import reduction_word
-from northbridge_conformance.runs.processes import reserve_port
 
 pytestmark = pytest.mark.usefixtures("chip")
 
@@ -94,16 +90,37 @@ def test_non_tensor_and_early_reduction_come_back(strategy: Any) -> None:
     assert strategy.all_reduce(tensor) is tensor
 
 
+@pytest.mark.parametrize("sharded", [False, True])
 @pytest.mark.parametrize("foreign", ["gloo", "fake"])
-def test_a_users_group_over_another_library_fails(strategy: Any, group: Callable[[str], None], foreign: str) -> None:
+def test_a_users_group_over_another_library_fails(
+    namespace: Namespace, build: Build, group: Callable[[str], None], foreign: str, sharded: bool
+) -> None:
+    """As one does whose library does not sum: tests/core/test_collective.py has the other errors."""
     importlib.import_module("torch.testing._internal.distributed.fake_pg")
+    given: Any = "ddp"
+    if sharded:
+        more = {} if namespace.is_trainer else {"parallelize_fn": lambda model, _mesh: model}
+        given = namespace.module("strategies").ModelParallelStrategy(**more)
+    strategy = build(accelerator="cpu_sim", devices=1, strategy=given).strategy
     group(foreign)
 
-    with pytest.raises(CollectiveError) as refusal:
-        strategy.setup_environment()
+    said = refusal(CollectiveError, strategy.setup_environment)
 
-    assert "'cpu_sim' needs 'simccl', but the process group uses" in str(refusal.value)
-    assert "Fix: torch.distributed.init_process_group('simccl')" in str(refusal.value)
+    assert "'cpu_sim' needs 'simccl', but the process group uses" in said
+    assert "Fix: torch.distributed.init_process_group('simccl')" in said
+
+
+def test_a_group_that_the_strategy_makes_is_tried_too(
+    strategy: Any, group: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its library may return without reducing."""
+    monkeypatch.setattr(strategy, "_start_process_group", lambda: group("simccl"))
+    tried = Mock()
+    monkeypatch.setattr(strategy.backend.collective, "assert_carries", tried)
+
+    strategy.setup_environment()
+
+    tried.assert_called_once_with(strategy.root_device)
 
 
 @of_trainers
@@ -123,67 +140,6 @@ def test_torchruns_variable_alone_is_named(build: Build, monkeypatch: pytest.Mon
         ClusterError, match=r"^LOCAL_RANK is not set on .* unset TORCHELASTIC_RUN_ID if it is left over"
     ):
         build(accelerator="cpu_sim", devices=2, strategy="ddp")
-
-
-IDLE = """
-import os, sys
-import torch
-import northbridge
-from importlib import import_module
-
-northbridge.load("cpu_sim")
-reduce = torch.distributed.ProcessGroup.allreduce
-
-def do_nothing(group, tensors, options):
-    return reduce(group, [torch.zeros_like(tensor) for tensor in tensors], options)
-
-torch.distributed.ProcessGroup.allreduce = do_nothing
-quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-
-def run(name, sharded):
-    host = import_module(name)
-    applied = {"parallelize_fn": lambda model, mesh: model} if hasattr(host, "Fabric") else {}
-    strategy = host.strategies.ModelParallelStrategy(**applied) if sharded else "ddp"
-    try:
-        if hasattr(host, "Fabric"):
-            host.Fabric(accelerator="cpu_sim", devices=2, strategy=strategy).launch()
-        else:
-            from lightning.pytorch.demos.boring_classes import BoringModel
-            trainer = host.Trainer(accelerator="cpu_sim", devices=2, strategy=strategy, max_steps=1, **quiet)
-            trainer.fit(BoringModel())
-    except northbridge.CollectiveError as error:
-        return str(error)
-    return "started"
-
-lines = [f"{name} {sharded} {run(name, sharded)}" for name in ("lightning.pytorch", "lightning.fabric")
-         for sharded in (False, True)]
-open(sys.argv[1], "w").write("\\n".join(lines))
-os._exit(0)
-"""
-
-
-def test_a_library_that_reduces_nothing_is_refused_at_start(tmp_path: Path) -> None:
-    """The first strategy makes the group; the three after it find one that was made before."""
-    script = tmp_path / "train.py"
-    script.write_text(IDLE)
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port()), "NODE_RANK": "0", "WORLD_SIZE": "2"}
-    said = [tmp_path / f"said-{rank}.txt" for rank in range(2)]
-
-    processes = []
-    for rank in range(2):
-        environ = {**os.environ, **meeting, "LOCAL_RANK": str(rank)}
-        with (tmp_path / f"printed-{rank}.txt").open("wb") as out:
-            processes.append(fork_script(script, str(said[rank]), folder=tmp_path, output=out, environ=environ))
-    ends = [wait(each, script, tmp_path / f"printed-{rank}.txt") for rank, each in enumerate(processes)]
-
-    for rank in range(2):
-        assert ends[rank].status == 0, ends[rank].said
-        assert said[rank].read_text().splitlines() == [
-            f"{name} {sharded} 'simccl' does not sum: 2 ranks added up ones and got 1. Fix: reinstall the library"
-            " of 'cpu_sim'"
-            for name in ("lightning.pytorch", "lightning.fabric")
-            for sharded in (False, True)
-        ]
 
 
 def test_users_test_may_replace_torchs_process_group(

@@ -6,11 +6,13 @@ import importlib
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build, Claims, of_fabrics, of_trainers
+from tests.core.conftest import make_backend
+from tests.core.lightning.conftest import Build, Claims, of_trainers
 
 import northbridge
 from northbridge.lightning.namespaces import Namespace
@@ -26,27 +28,9 @@ NO_FLOAT64 = northbridge.no("it computes it as float32")
 NO_INT64 = northbridge.no("it holds it as int32")
 
 
-class Card(northbridge.Device):
-    type = "cpu"
-
-
-class OldCard(Card):
-    def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
-        return replace(claimed, float64=northbridge.no("this generation has none"))
-
-
-class CCL(northbridge.Collective):
-    name = "tested_ccl"
-
-
-class Software(northbridge.Bridge):
-    def load(self) -> None:
-        """Load nothing: these tests warn."""
-
-
-def make(device: northbridge.Device | None = None, **claims: northbridge.Claim) -> northbridge.Backend:
+def make(**claims: northbridge.Claim) -> northbridge.Backend:
     capabilities = replace(northbridge.Capabilities(), **claims)  # type: ignore[arg-type]  # only claims are given
-    return northbridge.Backend("tested", device or Card(), CCL(), Software(), capabilities)
+    return make_backend(capabilities=capabilities)
 
 
 @pytest.fixture(autouse=True)
@@ -63,23 +47,23 @@ def told(act: Callable[[], object], category: type[Warning] = DtypeWarning) -> l
     return [str(each.message) for each in caught if each.category is category]
 
 
-def test_parameter_is_named_with_reason_and_fix() -> None:
-    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, dtype=torch.float64))
-
+@pytest.mark.parametrize(
+    ("module", "named"),
+    [
+        (
+            torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, dtype=torch.float64)),
+            "parameter '1.weight'",
+        ),
+        (torch.nn.BatchNorm1d(2, affine=False, dtype=torch.float64), "buffer 'running_mean'"),
+    ],
+)
+def test_parameter_is_named_with_reason_and_fix(module: torch.nn.Module, named: str) -> None:
     assert told(lambda: warn_of_module(make(float64=NO_FLOAT64), module)) == [
         (
-            "the parameter '1.weight' is float64, and 'tested' has no float64: it computes it as float32; make it"
+            f"the {named} is float64, and 'tested' has no float64: it computes it as float32; make it"
             " float32, or keep to values that fit"
         )
     ]
-
-
-def test_a_buffer_is_told_of_by_its_name() -> None:
-    module = torch.nn.BatchNorm1d(2, affine=False, dtype=torch.float64)
-
-    (message,) = told(lambda: warn_of_module(make(float64=NO_FLOAT64), module))
-
-    assert message.startswith("the buffer 'running_mean' is float64, and 'tested' has no float64: it computes it as")
 
 
 @pytest.mark.parametrize(
@@ -160,14 +144,6 @@ def test_missing_bfloat16_range_is_told(precision: str, expected: int) -> None:
     assert said == [f"precision={precision!r} was asked for, {words}"][:expected]
 
 
-def test_cards_denial_is_told_despite_the_familys_claim() -> None:
-    batch = torch.zeros(1, dtype=torch.float64)
-
-    (message,) = told(lambda: warn_of_batch(make(OldCard(), float64=northbridge.yes), batch))
-
-    assert "'tested' has no float64: this generation has none;" in message
-
-
 IN_FLOAT16 = northbridge.no("they are computed in float16")
 OTHERS = [torch.zeros(1, dtype=dtype) for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool)]
 CASES: dict[str, tuple[dict[str, northbridge.Claim], Callable[[northbridge.Backend], object]]] = {
@@ -200,78 +176,55 @@ CASES: dict[str, tuple[dict[str, northbridge.Claim], Callable[[northbridge.Backe
 def test_nothing_is_told_of_what_is_computed_as_it_is(case: str) -> None:
     claims, warn = CASES[case]
 
-    assert told(lambda: warn(make(None, **claims))) == []
+    assert told(lambda: warn(make(**claims))) == []
 
 
 # --- In a Trainer and in a Fabric
 
 
-def model_of(namespace: Namespace, dtype: torch.dtype = torch.float32) -> Any:
-    """A module with one layer, for the Trainer of `namespace`."""
-    kind: Any = importlib.import_module(namespace.name).LightningModule
+@pytest.mark.parametrize("denied", [True, False])
+def test_a_host_warns_of_its_model_and_its_batches(
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch, denied: bool
+) -> None:
+    """A Fabric of its model at set-up. What the card denies counts, and not what its family claims."""
+    if denied:
+        monkeypatch.setattr(
+            type(northbridge.load("cpu_sim").device),
+            "capabilities",
+            lambda _, claimed: replace(claimed, float64=NO_FLOAT64, int64=NO_INT64),
+        )
+    host = build(accelerator="cpu_sim", devices=1, **({"max_steps": 2} if namespace.is_trainer else {}))
+    layer = torch.nn.Linear(2, 2, dtype=torch.float64)
 
-    class Model(kind):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(2, 2, dtype=dtype)
+    said = told(partial(train, namespace, host, layer) if namespace.is_trainer else partial(host.setup_module, layer))
 
-        def training_step(self, batch: Any, index: int) -> torch.Tensor:
-            inputs, labels = batch
-            return torch.nn.functional.cross_entropy(self.layer(inputs.to(self.layer.weight.dtype)), labels)
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.SGD(self.parameters(), lr=0.1)
-
-    return Model()
-
-
-def fit(build: Build, model: Any, category: type[Warning] = DtypeWarning) -> list[str]:
-    """Return the warnings of a fit with two batches of inputs and int64 class labels."""
-    data = torch.utils.data.TensorDataset(torch.ones(2, 2), torch.zeros(2, dtype=torch.int64))
-    loader = torch.utils.data.DataLoader(data, batch_size=1, num_workers=0)
-    return told(lambda: build(accelerator="cpu_sim", devices=1, max_steps=2).fit(model, loader), category)
+    named = "layer.weight" if namespace.is_trainer else "weight"
+    parameter = f"the parameter '{named}' is float64, and 'cpu_sim' has no float64: it computes it as float32"
+    batch = "a tensor of shape (1,) in the batch is int64, and 'cpu_sim' has no int64: it holds it as int32"
+    expected = [parameter, batch] if namespace.is_trainer else [parameter]
+    assert [each.partition(";")[0] for each in said] == (expected if denied else [])
 
 
 @of_trainers
-class TestInATrainer:
-    def test_the_labels_are_told_once(self, namespace: Namespace, build: Build, claims: Claims) -> None:
-        claims(int64=NO_INT64)
+def test_missing_device_checks_are_told_in_the_first_run(namespace: Namespace, build: Build, claims: Claims) -> None:
+    claims(device_checks=northbridge.no("its kernels take any tensor"))
 
-        (message,) = fit(build, model_of(namespace))
+    def fit() -> None:
+        train(namespace, build(accelerator="cpu_sim", devices=1, max_steps=2), torch.nn.Linear(2, 2).double())
 
-        assert message.startswith("a tensor of shape (1,) in the batch is int64")
-        assert " is int64, and 'cpu_sim' has no int64: it holds it as int32;" in message
+    (message,) = told(fit, PlacementWarning) + told(fit, PlacementWarning)
 
-    def test_a_parameter_is_told_of_once(self, namespace: Namespace, build: Build, claims: Claims) -> None:
-        claims(float64=NO_FLOAT64)
-
-        (message,) = fit(build, model_of(namespace, torch.float64))
-
-        assert message.startswith("the parameter 'layer.weight' is float64, and 'cpu_sim' has no float64: it computes")
-
-    def test_missing_device_checks_are_told_in_the_first_run(
-        self, namespace: Namespace, build: Build, claims: Claims
-    ) -> None:
-        claims(device_checks=northbridge.no("its kernels take any tensor"))
-
-        (message,) = fit(build, model_of(namespace), PlacementWarning) + fit(
-            build, model_of(namespace), PlacementWarning
-        )
-
-        assert message == (
-            "a tensor may be left on the CPU, and 'cpu_sim' computes with it in silence, which can give wrong numbers:"
-            " its kernels take any tensor; move each tensor of a step to self.device"
-        )
-
-    def test_of_a_chip_that_denies_nothing_nothing_is_told(self, namespace: Namespace, build: Build) -> None:
-        assert fit(build, model_of(namespace, torch.float64)) == []
+    assert message == (
+        "a tensor may be left on the CPU, and 'cpu_sim' computes with it in silence, which can give wrong numbers:"
+        " its kernels take any tensor; move each tensor of a step to self.device"
+    )
 
 
-@of_fabrics
-def test_in_a_fabric_a_parameter_is_told_of_at_setup(build: Build, claims: Claims) -> None:
-    claims(float64=NO_FLOAT64)
-    fabric = build(accelerator="cpu_sim", devices=1)
-
-    (message,) = told(lambda: fabric.setup_module(torch.nn.Linear(2, 2, dtype=torch.float64)))
-
-    assert message.startswith("the parameter 'weight' is float64, and 'cpu_sim' has no float64")
+def train(namespace: Namespace, host: Any, layer: torch.nn.Module) -> None:
+    """Fit ``layer`` to two batches of inputs and int64 class labels."""
+    model: Any = importlib.import_module(namespace.name).LightningModule()
+    model.layer = layer
+    model.training_step = lambda batch: torch.nn.functional.cross_entropy(layer(batch[0].double()), batch[1])
+    model.configure_optimizers = lambda: torch.optim.SGD(layer.parameters(), lr=0.1)
+    data = torch.utils.data.TensorDataset(torch.ones(2, 2), torch.zeros(2, dtype=torch.int64))
+    host.fit(model, torch.utils.data.DataLoader(data, batch_size=1, num_workers=0))

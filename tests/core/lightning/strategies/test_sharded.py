@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import copy
-import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build, Claims, of_fabrics, refusal
+from tests.core.lightning.conftest import Build, Claims, killed_while_writing, of_fabrics, refusal
+from tests.scripts import run_forked
 from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.fsdp import ShardingStrategy
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
 from northbridge.capabilities import Claim, no
-from northbridge.errors import ArgumentsError, CheckpointError, CollectiveError, NamespaceError, UnsupportedError
+from northbridge.errors import ArgumentsError, CheckpointError, CollectiveError, UnsupportedError
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.sharded import _write
 
 pytestmark = pytest.mark.usefixtures("chip")
-
-of_each_kind = pytest.mark.parametrize("kind", ["ModelParallelStrategy", "FSDPStrategy"])
 
 
 def stock(namespace: Namespace, kind: str = "ModelParallelStrategy", **arguments: Any) -> Any:
@@ -33,64 +31,19 @@ def stock(namespace: Namespace, kind: str = "ModelParallelStrategy", **arguments
     return getattr(namespace.module("strategies"), kind)(**arguments)
 
 
-def ours(namespace: Namespace, kind: str) -> Any:
-    arguments = {} if kind == "FSDPStrategy" or namespace.is_trainer else {"parallelize_fn": lambda model, mesh: model}
-    return getattr(importlib.import_module(namespace.home), kind)(**arguments)
-
-
-@of_each_kind
-def test_our_own_object_is_taken_as_it_is(namespace: Namespace, build: Build, kind: str) -> None:
-    given = ours(namespace, kind)
-
-    assert build(accelerator="cpu_sim", devices=2, strategy=given).strategy is given
-
-
-@of_each_kind
-def test_other_namespaces_object_is_refused_with_the_import(namespace: Namespace, build: Build, kind: str) -> None:
-    other = next(each for each in NAMESPACES.values() if each.is_trainer == namespace.is_trainer and each != namespace)
-
-    with pytest.raises(NamespaceError, match=f"import it from {namespace.name}.strategies"):
-        build(accelerator="cpu_sim", devices=2, strategy=stock(other, kind))
-
-
-@of_each_kind
+@pytest.mark.parametrize("kind", ["ModelParallelStrategy", "FSDPStrategy"])
 def test_another_library_is_refused(namespace: Namespace, build: Build, kind: str) -> None:
     with pytest.raises(CollectiveError, match=r"process_group_backend='gloo': .* needs 'simccl'"):
         build(accelerator="cpu_sim", devices=2, strategy=stock(namespace, kind, process_group_backend="gloo"))
 
 
-@of_each_kind
-def test_ours_is_refused_on_the_cpu(namespace: Namespace, build: Build, kind: str) -> None:
-    with pytest.raises(UnsupportedError, match=f"{kind} of Northbridge does not run on"):
-        build(accelerator="cpu", devices=2, strategy=ours(namespace, kind))
-
-
 # --- FSDP2 and tensor parallel
-
-
-def test_fsdp2_becomes_ours_and_keeps_its_arguments(namespace: Namespace, build: Build) -> None:
-    given = stock(namespace, data_parallel_size=2, tensor_parallel_size=1, save_distributed_checkpoint=False)
-
-    strategy = build(accelerator="cpu_sim", devices=2, strategy=given).strategy
-
-    assert strategy is given
-    assert type(strategy) is classes(namespace).model_parallel
-    assert (strategy._data_parallel_size, strategy._tensor_parallel_size) == (2, 1)
-    assert strategy._save_distributed_checkpoint is False
-    assert str(strategy.root_device) == "cpu_sim:0"
 
 
 def test_16_mixed_is_refused_by_lightning(namespace: Namespace, build: Build) -> None:
     """Its scaler knows no sharded gradients."""
     with pytest.raises(ValueError, match=r"does not support .*precision='16-mixed'"):
         build(accelerator="cpu_sim", devices=2, strategy=stock(namespace), precision="16-mixed")
-
-
-def test_a_copy_of_one_that_no_host_has_yet_keeps_its_arguments(namespace: Namespace) -> None:
-    strategy = stock(namespace, data_parallel_size=4)
-    strategy.__class__ = classes(namespace).model_parallel
-
-    assert copy.deepcopy(strategy)._data_parallel_size == 4
 
 
 class Size(int):
@@ -211,12 +164,16 @@ def test_its_precision_is_on_the_chip(namespace: Namespace, build: Build, precis
 
 @pytest.mark.filterwarnings("ignore:.*CUDA is not available")  # of the scaler that Lightning makes for the user
 def test_a_users_own_precision_is_bound_to_the_chip(namespace: Namespace, build: Build) -> None:
+    """Unless its scaler is for another device."""
     given = namespace.module("plugins.precision.fsdp").FSDPPrecision("16-mixed")
+    foreign = classes(namespace).fsdp_precision("16-mixed", ShardedGradScaler(device="cpu"))
 
     build(accelerator="cpu_sim", devices=2, strategy="fsdp", plugins=[given])
 
     assert type(given) is classes(namespace).fsdp_precision
     assert (given.device_type, given.scaler._device) == ("cpu_sim", "cpu_sim")
+    with pytest.raises(UnsupportedError, match=r"the GradScaler of .* is for 'cpu', .* leave scaler= out"):
+        build(accelerator="cpu_sim", devices=2, strategy="fsdp", plugins=[foreign])
 
 
 def test_a_scaler_of_the_user_is_kept(namespace: Namespace) -> None:
@@ -226,13 +183,6 @@ def test_a_scaler_of_the_user_is_kept(namespace: Namespace) -> None:
     assert classes(namespace).fsdp_precision("16-mixed", scaler).scaler is scaler
     with pytest.raises(ArgumentsError, match="only '16-mixed' uses scaler="):
         classes(namespace).fsdp_precision("bf16-mixed", scaler)
-
-
-def test_a_users_scaler_for_another_device_is_refused(namespace: Namespace, build: Build) -> None:
-    given = classes(namespace).fsdp_precision("16-mixed", ShardedGradScaler(device="cpu"))
-
-    with pytest.raises(UnsupportedError, match=r"the GradScaler of .* is for 'cpu', .* leave scaler= out"):
-        build(accelerator="cpu_sim", devices=2, strategy="fsdp", plugins=[given])
 
 
 @pytest.mark.parametrize("by_user", [False, True])
@@ -262,21 +212,19 @@ def test_a_precision_that_it_lacks_is_refused(namespace: Namespace, build: Build
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-def test_it_is_refused_where_the_chip_denies_it(build: Build, claims: Claims, devices: int) -> None:
+def test_it_is_refused_where_the_chip_denies_it(
+    namespace: Namespace, build: Build, claims: Claims, devices: int
+) -> None:
+    """And tried where it does not know."""
+    asked: dict[str, Any] = {"accelerator": "cpu_sim", "devices": devices, "strategy": "fsdp"}
+    claims(fsdp=Claim("unknown"))
+    assert type(build(**asked).strategy) is classes(namespace).fsdp
     claims(fsdp=no("its storages cannot be emptied"))
 
-    said = refusal(UnsupportedError, build, accelerator="cpu_sim", devices=devices, strategy="fsdp", capability="fsdp")
-
-    assert said == (
+    assert refusal(UnsupportedError, build, capability="fsdp", **asked) == (
         "'cpu_sim' does not support torch's FSDP: its storages cannot be emptied. Fix: strategy='ddp', or FSDP2 by"
         " ModelParallelStrategy()"
     )
-
-
-def test_it_is_tried_where_the_claim_is_unknown(build: Build, claims: Claims, namespace: Namespace) -> None:
-    claims(fsdp=Claim("unknown"))
-
-    assert type(build(accelerator="cpu_sim", devices=2, strategy="fsdp").strategy) is classes(namespace).fsdp
 
 
 def test_a_dtype_that_the_library_lacks_is_refused(
@@ -287,3 +235,155 @@ def test_a_dtype_that_the_library_lacks_is_refused(
 
     with pytest.raises(CollectiveError, match=r"'simccl' cannot send bfloat16. Fix: another prec"):
         strategy._reject_module(nn.Linear(1, 1))
+
+
+# --- Checkpoints of which each rank writes a part: whole or not at all, and one error on every rank
+
+
+USER = """
+import os, resource, signal, sys
+from pathlib import Path
+import torch
+from torch.distributed.fsdp import fully_shard
+
+host, what, distributed = sys.argv[1], sys.argv[2], sys.argv[3] == "shards"
+
+class Net(torch.nn.Sequential):
+    def __init__(self):
+        super().__init__(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64))
+
+def spread(net, mesh):
+    for part in (net[0], net[2], net):
+        fully_shard(part, mesh=mesh["data_parallel"])
+    return net
+
+def say(rank, words):
+    os.write(1, f"rank {rank}: {words}\\n".encode())
+
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+def save_often(rank, save):
+    name = "saved.ckpt"
+    yield  # for a step of training, here and below
+    save(name)
+    if rank == 0:
+        (Path(name) / "notes.txt").write_text("the user's own") if distributed else None
+    yield
+    save(name)  # in place of the first
+    yield
+    writes = rank == (1 if distributed else 0)
+    if what == "killed":
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    if writes:
+        limit(12000)  # less than a part of the model, and more than what is printed
+    try:
+        save(name)
+    except Exception as error:
+        say(rank, f"{type(error).__name__}: {error}")
+    if writes:
+        limit(resource.RLIM_INFINITY)
+    yield
+    save("after.ckpt")
+    say(rank, "went on")
+
+if __name__ == "__main__":
+    settings = dict(accelerator="cpu_sim", devices=2)
+    if host == "Trainer":
+        from lightning.pytorch import LightningModule, Trainer
+        from lightning.pytorch.strategies import ModelParallelStrategy
+
+        class Model(LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.net = Net()
+
+            def configure_model(self):
+                spread(self.net, self.device_mesh)
+
+            def training_step(self, batch, index):
+                return self.net(batch).square().mean()
+
+            def configure_optimizers(self):
+                return torch.optim.SGD(self.parameters(), 0.1)
+
+            def on_train_start(self):
+                self.saving = save_often(self.global_rank, self.trainer.save_checkpoint)
+                next(self.saving)
+
+            def on_train_batch_end(self, *_):
+                next(self.saving, None)
+
+        strategy = ModelParallelStrategy(2, 1, save_distributed_checkpoint=distributed)
+        quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+        trainer = Trainer(strategy=strategy, max_steps=4, **settings, **quiet)
+        trainer.fit(Model(), torch.utils.data.DataLoader(torch.randn(8, 64)))
+    else:
+        from lightning.fabric import Fabric
+        from lightning.fabric.strategies import ModelParallelStrategy
+
+        strategy = ModelParallelStrategy(spread, 2, 1, save_distributed_checkpoint=distributed)
+        fabric = Fabric(strategy=strategy, **settings)
+        fabric.launch()
+        net = fabric.setup_module(Net())
+        optimizer = fabric.setup_optimizers(torch.optim.SGD(net.parameters(), 0.1))
+
+        for _ in save_often(fabric.global_rank, lambda name: fabric.save(name, {"net": net, "optimizer": optimizer})):
+            loss = net(torch.randn(2, 64, device=fabric.device)).square().mean()
+            fabric.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+def run(folder: Path, *arguments: str) -> tuple[int, list[str], str]:
+    """Return the exit code, what the ranks said, and everything."""
+    (folder / "train.py").write_text(USER)
+    ran = run_forked(folder / "train.py", *arguments, folder=folder)
+    (folder / "printed.txt").unlink()
+    return ran.status, sorted(line for line in ran.said.splitlines() if line[:5] == "rank "), ran.said
+
+
+def opened(checkpoint: Path) -> dict[str, Any]:
+    if checkpoint.is_file():
+        found: dict[str, Any] = torch.load(checkpoint, weights_only=True)
+        return found
+    whole = checkpoint.with_suffix(".whole")
+    dcp_to_torch_save(checkpoint, whole)
+    return {**torch.load(whole), **torch.load(checkpoint / "meta.pt", weights_only=True)}
+
+
+@pytest.mark.parametrize("host", ["Trainer", "Fabric"])
+@pytest.mark.parametrize("way", ["shards", "one file"])
+def test_a_part_that_cannot_be_written_is_every_ranks_error(tmp_path: Path, host: str, way: str) -> None:
+    killed_while_writing(tmp_path / "saved.ckpt", shards=way == "shards")  # which the first save removes
+    code, said, everything = run(tmp_path, host, "refused", way)
+
+    assert code == 0, everything
+    writer = 1 if way == "shards" else 0
+    assert len(said) == 4, everything
+    assert said[1] == "rank 0: went on"
+    assert said[3] == "rank 1: went on"
+    for line in (said[0], said[2]):
+        assert "CheckpointError: " in line
+        assert "saved.ckpt could not be written: " in line
+        assert "File too large" in line or "the disk may be full" in line
+        assert "an old file is untouched. Fix: make room in" in line
+    assert f"rank {writer}" in said[2 - 2 * writer]  # the other is told who could not
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["after.ckpt", "saved.ckpt", "train.py"]
+    saved, after = opened(tmp_path / "saved.ckpt"), opened(tmp_path / "after.ckpt")
+    assert saved.keys() == after.keys()
+    if way == "shards":
+        assert (tmp_path / "saved.ckpt" / "notes.txt").read_text() == "the user's own"
+    if host == "Trainer":
+        assert (saved["global_step"], after["global_step"]) == (2, 4)
+
+
+def test_rank_that_dies_while_writing_leaves_the_old(tmp_path: Path) -> None:
+    code, said, everything = run(tmp_path, "Trainer", "killed", "shards")
+
+    assert code != 0
+    assert "rank 1: went on" not in said
+    assert "rank 1" in everything
+    assert [file.name for file in tmp_path.iterdir() if not file.name.startswith(".")] == ["saved.ckpt", "train.py"]
+    assert opened(tmp_path / "saved.ckpt")["global_step"] == 2

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build, Claims
+from tests.core.lightning.conftest import Build, Claims, refusal as refused
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from northbridge.capabilities import DENIABLE, LEVEL_CLAIMS, Claim, no
+from northbridge.capabilities import DENIABLE, LEVEL_CLAIMS, Claim, no, yes
 from northbridge.discovery.declared import load
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
@@ -56,25 +56,13 @@ def fabric() -> Build:
 
 def refusal(attempt: Callable[[], object], capability: str) -> str:
     """Return what is said where ``attempt`` is refused for the lack of ``capability``."""
-    with pytest.raises(UnsupportedError) as caught:
-        attempt()
-    assert caught.value.capability == capability
-    return str(caught.value)
+    return refused(UnsupportedError, attempt, capability=capability)
 
 
 def test_every_claim_of_training_can_be_denied() -> None:
-    assert (
-        set(TRAINING_CLAIMS)
-        == {
-            *LEVEL_CLAIMS["C2"],
-            *LEVEL_CLAIMS["C3"],
-            "sync_batchnorm",
-            "sharding",
-            "fsdp",
-            "inference_mode",
-        }
-        - DENIABLE
-    )
+    others = {"sync_batchnorm", "sharding", "fsdp", "inference_mode"}
+
+    assert set(TRAINING_CLAIMS) == {*LEVEL_CLAIMS["C2"], *LEVEL_CLAIMS["C3"], *others} - DENIABLE
 
 
 def test_a_chip_that_denies_training_still_predicts(trainer: Build, module: Any, claims: Claims) -> None:
@@ -99,21 +87,15 @@ def test_fabric_sets_up_no_optimizer_if_training_is_denied(fabric: Build, claims
     assert fabric().setup(nn.Linear(1, 1))(torch.ones(1, device="cpu_sim")).numel() == 1
 
 
-def test_keeping_checkpoints_is_refused_at_once(trainer: Build, module: Any, claims: Claims, tmp_path: Path) -> None:
-    claims(checkpoint=DENIED)
-    host = trainer(enable_checkpointing=True, default_root_dir=tmp_path)
-
-    said = refusal(lambda: host.fit(module), "checkpoint")
-
-    assert said.startswith(SAID.format("checkpoints", "Trainer(enable_checkpointing=False)"))
-    assert host.global_step == 0
-
-
 def test_a_checkpoint_is_refused(trainer: Build, module: Any, fabric: Build, claims: Claims, tmp_path: Path) -> None:
+    """At once, where the Trainer is to keep some."""
     claims(checkpoint=DENIED)
-    host = trainer()
-    host.fit(module)
+    keeping, host = trainer(enable_checkpointing=True, default_root_dir=tmp_path), trainer()
 
+    said = refusal(lambda: keeping.fit(module), "checkpoint")
+    assert said.startswith(SAID.format("checkpoints", "Trainer(enable_checkpointing=False)"))
+    assert keeping.global_step == 0
+    host.fit(module)
     for save in (
         lambda: host.save_checkpoint(tmp_path / "trainers.ckpt"),
         lambda: fabric().save(tmp_path / "fabrics.ckpt", {"net": nn.Linear(1, 1)}),
@@ -165,7 +147,10 @@ def spread_over(namespace: Namespace, build: Build) -> Callable[[int], int]:
     return lambda devices: build(accelerator="cpu_sim", devices=devices, strategy=sharded(**more)).strategy.world_size
 
 
-def test_shards_need_the_collectives_and_no_averages(spread_over: Callable[[int], int], claims: Claims) -> None:
+def test_shards_need_the_collectives_and_no_averages(
+    spread_over: Callable[[int], int], build: Build, claims: Claims
+) -> None:
+    """And a chip that does not deny them."""
     claims(ddp_averaging=DENIED)
     assert spread_over(2) == 2
 
@@ -173,14 +158,8 @@ def test_shards_need_the_collectives_and_no_averages(spread_over: Callable[[int]
     said = refusal(lambda: spread_over(2), "sum_all_reduce")
     assert said.startswith("'cpu_sim' does not support all_reduce, which several ranks need")
 
-
-def test_a_model_is_not_spread_where_the_chip_denies_it(
-    spread_over: Callable[[int], int], build: Build, claims: Claims
-) -> None:
-    claims(sharding=DENIED)
-
+    claims(ddp_averaging=yes, sum_all_reduce=yes, sharding=DENIED)
     said = refusal(lambda: spread_over(2), "sharding")
-
     assert said == SAID.format("FSDP2 and tensor parallel", "strategy='ddp', or devices=1")
     assert spread_over(1) == 1
     assert build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy.world_size == 2
@@ -240,8 +219,14 @@ SPREADS = (
 
 
 def test_data_parallel_is_refused_in_a_trainer(trainer: Build, spread: Any) -> None:
+    """Unless it was made before the chip was loaded, when torch knew no devices."""
     for act in (trainer().fit, trainer().predict):
         assert refusal(partial(act, spread), "strategy dp") == SPREADS.format("'layer' is")
+
+    spread.layer.device_ids = []
+    host = trainer()
+    host.fit(spread)
+    assert host.global_step == 1
 
 
 @pytest.mark.parametrize("strategy", ["auto", "ddp", "fsdp"])
@@ -252,16 +237,6 @@ def test_data_parallel_is_refused_in_a_fabric(strategy: str, spread: Any) -> Non
 
     assert refusal(lambda: setup(spread), "strategy dp") == SPREADS.format("'layer' is")
     assert refusal(lambda: setup(spread.layer), "strategy dp") == SPREADS.format("the module is")
-
-
-def test_data_parallel_before_the_chip_trains(trainer: Build, spread: Any) -> None:
-    """torch knew no devices when it was made."""
-    spread.layer.device_ids = []
-    host = trainer()
-
-    host.fit(spread)
-
-    assert host.global_step == 1
 
 
 @pytest.mark.parametrize("claim", [Claim("unknown"), Claim("yes")])
@@ -286,25 +261,13 @@ DENSE = "sparse=False, and Adam instead of SparseAdam"
 def model_of(namespace: Namespace, layer: nn.Module, tensor: torch.Tensor | None = None) -> Any:
     """A model with `layer` for a host of `namespace`, and a buffer."""
     kind: Any = importlib.import_module(namespace.name).LightningModule if namespace.is_trainer else nn.Module
-
-    class Model(kind):  # type: ignore[misc]  # a class of this namespace, known at run time
-        def __init__(self) -> None:
-            super().__init__()
-            self.words = layer
-            self.register_buffer("given", tensor)
-
-        def training_step(self, batch: Any, index: int) -> torch.Tensor:
-            loss: torch.Tensor = self.words(batch[0]).sum()
-            return loss
-
-        def predict_step(self, batch: Any, index: int) -> torch.Tensor:
-            found: torch.Tensor = self.words(batch[0])
-            return found
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.SGD(self.parameters(), lr=0.1)
-
-    return Model()
+    model = kind()
+    model.words = layer
+    model.register_buffer("given", tensor)
+    model.training_step = lambda batch: layer(batch[0]).sum()
+    model.predict_step = lambda batch: layer(batch[0])
+    model.configure_optimizers = lambda: torch.optim.SGD(model.parameters(), lr=0.1)
+    return model
 
 
 def batches() -> Any:
@@ -379,16 +342,12 @@ def test_layers_without_sparse_gradients_pass(trainer_namespace: Namespace, chan
 
 @pytest.mark.usefixtures("no_sparse")
 def test_sparse_gradients_on_a_chip_without_them_are_refused(namespace: Namespace, host: Any) -> None:
+    """But a prediction needs none."""
     model = model_of(namespace, nn.Embedding(4, 2, sparse=True))
 
     assert refusal(lambda: train(namespace, host, model), "sparse") == HELD.format("Embedding", DENSE)
-
-
-@pytest.mark.usefixtures("no_sparse")
-def test_prediction_needs_no_sparse_gradients(trainer_namespace: Namespace, trainer: Build) -> None:
-    model = model_of(trainer_namespace, nn.Embedding(4, 2, sparse=True))
-
-    assert len(trainer().predict(model, batches())) == 2
+    if namespace.is_trainer:
+        assert len(host.predict(model, batches())) == 2
 
 
 def nested(layout: torch.layout) -> torch.Tensor:

@@ -171,63 +171,49 @@ def test_run_without_a_vendors_name_still_matches_it(build: Build) -> None:
 # --- Devices of a strategy
 
 
-def test_devices_without_an_index_mean_one_for_each_local_rank(namespace: Namespace, build: Build) -> None:
+def listed(build: Build, *indices: int | None) -> list[torch.device]:
     build(accelerator="cpu_sim", devices=1)  # from here on, torch knows the device
-    alike = [torch.device("cpu_sim")] * 3
-
-    ours = build(strategy=SimDDPStrategy(parallel_devices=alike)).strategy
-    stock = namespace.module("strategies").DDPStrategy(parallel_devices=alike)
-    theirs = build(accelerator="cpu_sim", strategy=stock).strategy
-
-    assert devices(ours) == devices(theirs) == ["cpu_sim:0", "cpu_sim:1", "cpu_sim:2"]
+    return [torch.device("cpu_sim") if each is None else torch.device("cpu_sim", each) for each in indices]
 
 
-def test_devices_without_an_index_are_those_that_devices_names(build: Build) -> None:
-    build(accelerator="cpu_sim", devices=1)
-    alike = [torch.device("cpu_sim")] * 2
+@pytest.mark.parametrize(
+    ("given", "asked", "found"),
+    [
+        ((None, None, None), "auto", (0, 1, 2)),
+        ((None, None), [5, 3], (5, 3)),
+        ((None, None), "5,3", (5, 3)),
+        *(((4, 6), asked, (4, 6)) for asked in ("auto", 2, [4, 6], "4,6")),
+    ],
+)
+def test_devices_of_a_strategy(
+    namespace: Namespace, build: Build, given: tuple[int | None, ...], asked: Any, found: tuple[int, ...]
+) -> None:
+    """Without an index they mean one for each local rank, or those that devices= names."""
+    parallel = listed(build, *given)
+    stock = namespace.module("strategies").DDPStrategy(parallel_devices=parallel)
 
-    for asked in ([5, 3], "5,3"):
-        assert devices(build(strategy=SimDDPStrategy(parallel_devices=alike), devices=asked).strategy) == [
-            "cpu_sim:5",
-            "cpu_sim:3",
-        ]
+    ours = build(strategy=SimDDPStrategy(parallel_devices=parallel), devices=asked).strategy
+    theirs = build(accelerator="cpu_sim", strategy=stock, devices=asked).strategy
 
-
-@pytest.mark.parametrize("asked", ["auto", 2, [4, 6], "4,6"])
-def test_devices_with_an_index_are_taken_as_they_are(build: Build, asked: Any) -> None:
-    build(accelerator="cpu_sim", devices=1)
-    named = [torch.device("cpu_sim", 4), torch.device("cpu_sim", 6)]
-
-    strategy = build(strategy=SimDDPStrategy(parallel_devices=named), devices=asked).strategy
-
-    assert devices(strategy) == ["cpu_sim:4", "cpu_sim:6"]
-
-
-@pytest.mark.parametrize("asked", [1, -1, [0, 1], "0,1"])
-def test_devices_that_contradict_the_strategys_are_refused(build: Build, asked: Any) -> None:
-    build(accelerator="cpu_sim", devices=1)
-    named = [torch.device("cpu_sim", 4), torch.device("cpu_sim", 6)]
-
-    said = refusal(DevicesError, build, strategy=SimDDPStrategy(parallel_devices=named), devices=asked)
-
-    assert said == f"parallel_devices=['cpu_sim:4', 'cpu_sim:6'] contradicts devices={asked!r}. Fix: leave one out"
+    assert devices(ours) == devices(theirs) == [f"cpu_sim:{each}" for each in found]
 
 
-def test_devices_half_with_an_index_are_refused(build: Build) -> None:
-    build(accelerator="cpu_sim", devices=1)
-    mixed = [torch.device("cpu_sim"), torch.device("cpu_sim", 1)]
-
-    with pytest.raises(DevicesError, match="some have an index and some not"):
-        build(strategy=SimDDPStrategy(parallel_devices=mixed))
+CONTRADICTS = "parallel_devices=['cpu_sim:4', 'cpu_sim:6'] contradicts devices={!r}. Fix: leave one out"
 
 
-@pytest.mark.parametrize("indices", [[None] * 9, [0, 9]])
-def test_devices_that_are_not_there_are_refused(build: Build, indices: list[int | None]) -> None:
-    build(accelerator="cpu_sim", devices=1)
-    listed = [torch.device("cpu_sim") if index is None else torch.device("cpu_sim", index) for index in indices]
+@pytest.mark.parametrize(
+    ("given", "asked", "said"),
+    [
+        *(((4, 6), asked, CONTRADICTS.format(asked)) for asked in (1, -1, [0, 1], "0,1")),
+        ((None, 1), "auto", "some have an index and some not"),
+        ((None,) * 9, "auto", "this machine has 8"),
+        ((0, 9), "auto", "this machine has 8"),
+    ],
+)
+def test_devices_of_a_strategy_are_refused(build: Build, given: tuple[int | None, ...], asked: Any, said: str) -> None:
+    strategy = SimDDPStrategy(parallel_devices=listed(build, *given))
 
-    with pytest.raises(DevicesError, match="this machine has 8"):
-        build(strategy=SimDDPStrategy(parallel_devices=listed))
+    assert said in refusal(DevicesError, build, strategy=strategy, devices=asked)
 
 
 # --- Contradictions

@@ -1,23 +1,24 @@
-"""``fused=True``, and states that go from torch's optimizers to a vendor's and back."""
+"""``fused=True``, states that go from torch's optimizers to a vendor's and back, and models that move."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build, Claims, refusal
+from tests.core.lightning.conftest import Build, Claims, of_fabrics, of_trainers, refusal
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 import northbridge
-from northbridge import Backend, CheckpointError, UnsupportedError
+from northbridge import Backend, CheckpointError, UnsupportedError, WrongDeviceError
 from northbridge.discovery import declared
 from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.strategies import optimizers as room
 from northbridge.lightning.strategies.optimizers import keep_counts, reject_fused
 
 
@@ -80,12 +81,6 @@ def plain(params: Any, **options: Any) -> AdamW:
     return AdamW(params, weight_decay=0.0, **options)
 
 
-def test_fused_is_torchs_own_on_a_chip_without_classes(chip: None) -> None:
-    weight = nn.Parameter(torch.ones(2, device="cpu_sim"))
-
-    reject_fused(declared.load("cpu_sim"), AdamW([weight], fused=True))
-
-
 def test_a_vendors_class_is_named_instead_of_torchs_kernel(vendors: Backend) -> None:
     weight = nn.Parameter(torch.ones(2, device="cpu_sim"))
 
@@ -114,6 +109,7 @@ def test_a_vendors_class_takes_no_sharded_parameters(vendors: Backend) -> None:
 
 def test_an_optimizer_that_the_vendor_lacks_is_left_unfused(vendors: Backend) -> None:
     weight = nn.Parameter(torch.ones(2, device="cpu_sim"))
+    reject_fused(vendors, AdamW([weight], foreach=True))
 
     with pytest.raises(UnsupportedError, match=r"SGD\(fused=True\): .* Fix: leave fused= out"):
         reject_fused(vendors, SGD([weight], lr=0.1, fused=True))
@@ -123,18 +119,12 @@ def test_an_optimizer_that_the_vendor_lacks_is_left_unfused(vendors: Backend) ->
 def test_a_kernel_that_steps_nothing_is_refused(
     chip: None, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
 ) -> None:
-    weight = nn.Parameter(torch.ones(2, dtype=dtype))
-    reject_fused(declared.load("cpu_sim"), AdamW([weight], fused=True))
+    backend, optimizer = declared.load("cpu_sim"), AdamW([nn.Parameter(torch.ones(2, dtype=dtype))], fused=True)
+    reject_fused(backend, optimizer)
     monkeypatch.setattr(torch, "_fused_adamw_", lambda *_, **__: None)
-    reject_fused(declared.load("cpu_sim"), AdamW([nn.Parameter(torch.ones(2))], fused=True))
+    reject_fused(backend, AdamW([nn.Parameter(torch.ones(2))], fused=True))
 
-    said = refusal(
-        UnsupportedError,
-        reject_fused,
-        declared.load("cpu_sim"),
-        AdamW([weight], fused=True),
-        capability="fused_optimizers",
-    )
+    said = refusal(UnsupportedError, reject_fused, backend, optimizer, capability="fused_optimizers")
 
     assert said == (
         f"AdamW(fused=True) in {dtype} on cpu: it leaves 128 of 128 weights unchanged. Fix: leave fused= out"
@@ -161,11 +151,6 @@ def test_sgd_in_16_bits_is_refused_where_torch_skips(namespace: Namespace, build
         f" {torch.__version__}, whose CPU kernel computes for the simulated chip, most weights would stay unchanged"
         " (pytorch/pytorch#191763). Fix: leave fused= out"
     )
-
-
-@pytest.mark.parametrize("options", [{}, {"fused": False}, {"foreach": True}], ids=str)
-def test_what_is_not_fused_is_not_refused(vendors: Backend, options: dict[str, bool]) -> None:
-    reject_fused(vendors, AdamW([nn.Parameter(torch.ones(2, device="cpu_sim"))], **options))  # type: ignore[arg-type]
 
 
 def test_a_chip_that_denies_them_says_why(namespace: Namespace, build: Build, claims: Claims) -> None:
@@ -212,20 +197,11 @@ def train_one_step(namespace: Namespace, host: Any, make: Callable[[Any], Optimi
 
 
 def _module(namespace: Namespace, make: Callable[[Any], Optimizer]) -> Any:
-    base: Any = namespace.module("core.module").LightningModule
-
-    class Module(base):  # type: ignore[misc]  # Lightning's class of this namespace
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(3, 2)
-
-        def training_step(self, batch: torch.Tensor, _index: int) -> torch.Tensor:
-            return self.layer(batch).square().sum()  # type: ignore[no-any-return]
-
-        def configure_optimizers(self) -> Optimizer:
-            return make(self.parameters())
-
-    return Module()
+    module: Any = namespace.module("core.module").LightningModule()
+    module.layer = nn.Linear(3, 2)
+    module.training_step = lambda batch: module.layer(batch).square().sum()
+    module.configure_optimizers = lambda: make(module.parameters())
+    return module
 
 
 @pytest.mark.parametrize(
@@ -244,20 +220,12 @@ def test_a_state_keeps_its_count_in_the_other_class(vendors: Backend, first: Any
     assert [each["step"] for each in reference["state"].values()] == [5, 5]
 
 
-def test_a_vendors_state_opens_where_northbridge_is_not(vendors: Backend) -> None:
-    _, saved = stepped(GroupedAdamW, 3, backend=vendors)
+@pytest.mark.parametrize("without", ["saving", "loading"])
+def test_a_state_opens_where_northbridge_was_or_is_not(vendors: Backend, without: str) -> None:
+    _, saved = stepped(GroupedAdamW, 3, backend=None if without == "saving" else vendors)
 
-    continued, _ = stepped(plain, 2, saved)
-
-    assert torch.allclose(continued, stepped(plain, 2, stepped(plain, 3)[1])[0], atol=1e-9)
-
-
-def test_torch_opens_a_state_saved_without_northbridge(vendors: Backend) -> None:
-    _, saved = stepped(GroupedAdamW, 3)  # outside of Northbridge: its states count nothing
-
-    continued, _ = stepped(plain, 2, saved, vendors)
-
-    assert saved["state"][0]["step"] == 0
+    assert saved["state"][0]["step"] == (0 if without == "saving" else 3)  # its own states count nothing
+    continued, _ = stepped(plain, 2, saved, None if without == "loading" else vendors)
     assert torch.allclose(continued, stepped(plain, 2, stepped(plain, 3)[1])[0], atol=1e-9)
 
 
@@ -315,3 +283,133 @@ def test_counts_that_differ_within_a_group_are_refused(vendors: Backend) -> None
         "parameters of one group have taken 1 to 2 steps, and GroupedAdamW counts one number for all. Fix: load the"
         " state with the class that saved it"
     )
+
+
+# --- Parameters that a move replaces, as torch does for every device if a flag is set
+
+
+@pytest.fixture
+def new_parameters() -> Iterator[None]:
+    """Have every move make new parameters, as for a device that torch cannot put behind old ones."""
+    torch.__future__.set_overwrite_module_params_on_conversion(True)
+    yield
+    torch.__future__.set_overwrite_module_params_on_conversion(False)
+
+
+def tied() -> Any:
+    torch.manual_seed(0)
+    net: Any = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.LSTM(2, 2, num_layers=2))
+    net[1].weight = net[0].weight
+    net[2].weight_hh_l1 = net[2].weight_hh_l0
+    return net
+
+
+def step(net: nn.Module, optimizers: list[Any]) -> dict[str, torch.Tensor]:
+    """Train one step, and return the weights."""
+    device = next(net.parameters()).device
+    net(torch.tensor([[1.0, 2.0]], device=device))[0].sum().backward()
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+    return {name: each.detach().cpu() for name, each in net.state_dict().items()}
+
+
+def optimizers_of(net: Any) -> list[Any]:
+    first = torch.optim.Adam([{"params": net[0].parameters(), "lr": 0.5}, {"params": [net[1].bias]}])
+    return [first, torch.optim.SGD(net[2].parameters(), 0.1, momentum=0.9)]
+
+
+@pytest.mark.usefixtures("chip", "new_parameters")
+@of_fabrics
+@pytest.mark.parametrize("way", ["together", "apart"])
+def test_fabric_optimizers_train_what_the_model_computes_with(build: Build, way: str) -> None:
+    fabric, net, expected_net = build(accelerator="cpu_sim", devices=1), tied(), tied()
+    mine, expected = optimizers_of(net), optimizers_of(expected_net)
+    step(net, mine)
+    step(expected_net, expected)  # so that the optimizers have a state
+
+    if way == "together":
+        model, *taken = fabric.setup(net, *mine)
+    else:
+        model = fabric.setup_module(net)
+        taken = list(fabric.setup_optimizers(*mine))
+
+    step(model, taken)
+    step(expected_net, expected)
+    found, right = step(model, taken), step(expected_net, expected)
+    for name, each in right.items():
+        assert torch.equal(found[name], each), name
+    assert [len(each.state) for each in mine] == [len(each.state) for each in expected]
+
+
+@pytest.mark.usefixtures("chip", "new_parameters")
+@of_fabrics
+def test_fabric_keeps_ties_hooks_and_attributes(build: Build) -> None:
+    net = tied()
+    net[0].bias.register_hook(lambda slope: slope * 0)
+    net[0].bias.group = "frozen"
+
+    model = build(accelerator="cpu_sim", devices=1).setup(net)
+    step(model, [])
+
+    assert net[1].weight is net[0].weight
+    assert net[2].weight_hh_l1 is net[2].weight_hh_l0 is net[2]._flat_weights[1] is net[2]._flat_weights[5]
+    assert net[0].bias.grad.tolist() == [0, 0]
+    assert net[0].bias.group == "frozen"
+
+
+@pytest.mark.usefixtures("chip", "new_parameters")
+@of_fabrics
+def test_fabric_refuses_an_optimizer_of_what_was_moved_before(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "keeps_parameters", lambda _device: False)
+    net = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    net.to("cpu_sim")
+
+    said = refusal(WrongDeviceError, build(accelerator="cpu_sim", devices=1).setup, net, optimizer)
+
+    assert said == "SGD would train 2 parameters on 'cpu'. Fix: create it after the model moves to 'cpu_sim:0'"
+
+
+def module_of(namespace: Namespace) -> Any:
+    """A module that makes its optimizers before Lightning asks for them, as some users do."""
+    net: Any = namespace.module("core").LightningModule()
+    net.net, net.automatic_optimization = tied(), False
+    net.made = [torch.optim.Adam(net.net.parameters(), 0.1), torch.optim.SGD([net.net[1].bias], 0.1, momentum=0.5)]
+    schedule = torch.optim.lr_scheduler.StepLR(net.made[0], 1)
+
+    def train(batch: torch.Tensor) -> None:
+        net.manual_backward(net.net(batch)[0].sum())
+        for optimizer in net.optimizers():
+            optimizer.step()
+            optimizer.zero_grad()
+
+    net.training_step, net.test_step = train, lambda batch: net.net(batch)[0]
+    net.configure_optimizers = lambda: (net.made, [schedule])
+    return net
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own, about workers of data loaders and what torch deprecates
+@pytest.mark.usefixtures("chip", "new_parameters")
+@of_trainers
+def test_trainer_trains_what_the_model_computes_with(namespace: Namespace, build: Build) -> None:
+    """Over two fits and a test between them, for each of which the model moves there and back."""
+    examples: Any = [torch.tensor([1.0, 2.0])] * 3
+    nets: dict[str, Any] = {}
+    data: Any = torch.utils.data.DataLoader(examples)
+    for accelerator in ("cpu", "cpu_sim"):
+        torch.__future__.set_overwrite_module_params_on_conversion(accelerator != "cpu")
+        nets[accelerator] = net = module_of(namespace)
+        for _ in range(2):
+            trainer = build(accelerator=accelerator, devices=1, max_epochs=1, num_sanity_val_steps=0)
+            trainer.fit(net, data)
+            trainer.test(net, data, verbose=False)
+
+    found, right = nets["cpu_sim"], nets["cpu"]
+    for name, each in right.state_dict().items():
+        assert torch.equal(found.state_dict()[name], each), name
+    assert found.net[1].weight is found.net[0].weight
+    assert {id(each) for group in found.made[0].param_groups for each in group["params"]} == {
+        id(each) for each in found.net.parameters()
+    }
+    assert {each.device.type for state in found.made[0].state.values() for each in state.values()} == {"cpu"}

@@ -1,32 +1,42 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
+import multiprocessing
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, refusal
+from tests.scripts import run_python
+from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException
 
 from northbridge.discovery import declared
-from northbridge.errors import ArgumentsError, UnsupportedError
+from northbridge.errors import ArgumentsError, CollectiveError, UnsupportedError
 from northbridge.lightning import launchers
 from northbridge.lightning.accelerators import accelerator
 from northbridge.lightning.accelerators.accelerator import hold
 from northbridge.lightning.classes import classes
+from northbridge.lightning.launchers import name_dead_ranks, name_killed_ranks
 from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.strategies import parallel
 
 Work = Callable[[BaseException], None]
 
@@ -92,19 +102,14 @@ def test_a_rank_is_watched_while_it_works(work: Work, monkeypatch: pytest.Monkey
     assert seen == ["begins"]  # and its end was inside
 
 
-@pytest.mark.parametrize(("end", "code"), [(SystemExit(), 1), (SystemExit(0), 1), (SystemExit(3), 3)])
-def test_a_rank_that_leaves_early_is_not_a_success(work: Work, end: SystemExit, code: int) -> None:
+@pytest.mark.parametrize(
+    ("end", "code"), [(SystemExit(), 1), (SystemExit(0), 1), (SystemExit(3), 3), (KeyboardInterrupt(), 130)]
+)
+def test_a_rank_that_leaves_early_is_not_a_success(work: Work, end: BaseException, code: int) -> None:
     with pytest.raises(SystemExit) as left:
         work(end)
 
     assert left.value.code == code
-
-
-def test_a_rank_that_is_interrupted_is_not_a_success_either(work: Work) -> None:
-    with pytest.raises(SystemExit) as left:
-        work(KeyboardInterrupt())
-
-    assert left.value.code == 130
 
 
 def test_lost_results_are_not_waited_for() -> None:
@@ -121,48 +126,38 @@ def test_lost_results_are_not_waited_for() -> None:
     assert {type(each) for each in (users, others, context.SimpleQueue())} == {SimpleQueue}
 
 
-def test_an_error_of_the_users_goes_home_as_it_is(work: Work) -> None:
-    with pytest.raises(ValueError, match="no such layer"):
-        work(ValueError("no such layer"))
-
-
 def test_fork_after_the_chip_was_used_is_refused(
     namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_notebook").strategy.launcher
-    hold(declared.load("cpu_sim"))
-    monkeypatch.setattr(os, "fork", lambda: pytest.fail("it was forked"))
-
-    with pytest.raises(UnsupportedError, match=r"already used 'cpu_sim'.* restart the kernel") as refusal:
-        launcher.launch(print)
-
-    assert refusal.value.capability == "fork"
-
-
-def test_ranks_are_spawned_beside_a_chip(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy.launcher
+    """But ranks may be spawned."""
+    forks, spawns = (
+        build(accelerator="cpu_sim", devices=2, strategy=f"ddp_{how}").strategy.launcher
+        for how in ("notebook", "spawn")
+    )
     hold(declared.load("cpu_sim"))
     started: list[object] = []
-    monkeypatch.setattr(type(launcher).stock_class, "launch", lambda *_: started.append("ranks"))
+    monkeypatch.setattr(type(spawns).stock_class, "launch", lambda *_: started.append("ranks"))
 
-    launcher.launch(print)
-
+    said = refusal(UnsupportedError, forks.launch, print, capability="fork")
+    assert "already used 'cpu_sim'" in said
+    assert "restart the kernel" in said
+    assert started == []
+    spawns.launch(print)
     assert started == ["ranks"]
 
 
 def announcements(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage().split(":")[0] for record in caplog.records if record.name == "northbridge"]
+    return [record.getMessage() for record in caplog.records if record.name == "northbridge"]
 
 
 def test_what_spawned_ranks_cannot_get_is_named(namespace: Namespace, build: Build) -> None:
     launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy.launcher
 
-    with pytest.raises(ArgumentsError) as caught:
-        launcher.launch(lambda: None)
+    said = refusal(ArgumentsError, launcher.launch, lambda: None)
 
-    assert str(caught.value).startswith("the ranks are spawned, and get what this process pickles, but Can't ")
-    assert "<lambda>" in str(caught.value)
-    assert "Fix: define it at the top of a module, leave it out, or run a script with" in str(caught.value)
+    assert said.startswith("the ranks are spawned, and get what this process pickles, but Can't ")
+    assert "<lambda>" in said
+    assert "Fix: define it at the top of a module, leave it out, or run a script with" in said
 
 
 def test_simulated_chip_is_announced_once_before_the_ranks(
@@ -181,7 +176,12 @@ def test_simulated_chip_is_announced_once_before_the_ranks(
         pickle.loads(ranks[1]).announce()
 
     assert len(ranks) == 2
-    assert announcements(caplog) == ["cpu_sim is a simulated chip"]
+    assert announcements(caplog) == [
+        (
+            "cpu_sim is a simulated chip: it uses the host's memory and CPU. Numbers are the CPU's; its speed says"
+            " nothing about a real chip."
+        )
+    ]
 
 
 def test_lone_rank_of_a_job_announces_nothing(
@@ -215,16 +215,12 @@ def test_a_rank_that_lost_another_lets_that_one_end_first(work: Work, sibling: s
     assert sibling.poll() == 0
 
 
-def test_a_rank_with_an_error_of_its_own_waits_for_nobody(work: Work, sibling: subprocess.Popen[bytes]) -> None:
+def test_a_rank_with_its_own_error_waits_for_nobody(
+    work: Work, sibling: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ValueError, match="mine"):
         work(ValueError("mine"))
-
-    assert sibling.poll() is None
-
-
-def test_no_rank_waits_long(work: Work, sibling: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launchers, "PATIENCE_SECONDS", 0.1)
-
     with pytest.raises(RuntimeError, match="lost"):
         work(RuntimeError("rank 1 was lost"))
 
@@ -240,14 +236,8 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 def train(**arguments):
-    trainer = Trainer(
-        accelerator="cpu_sim",
-        max_steps=2,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        **arguments,
-    )
+    off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar"), False)
+    trainer = Trainer(accelerator="cpu_sim", max_steps=2, **off, **arguments)
     trainer.fit(BoringModel())
     return trainer
 """,
@@ -276,3 +266,166 @@ def test_several_devices_fork_until_one_trains_here(tmp_path: Path) -> None:
     assert "UnsupportedError" in failure.value.traceback
     assert "has already used 'cpu_sim'" in failure.value.traceback
     assert "restart the kernel, or strategy='ddp'" in failure.value.traceback
+
+
+# --- Names of the dead ranks in the error of the rank that lost them
+
+
+Start = Callable[[str], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    scripts: list[subprocess.Popen[bytes]] = []
+
+    def starting(code: str) -> subprocess.Popen[bytes]:
+        scripts.append(subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE))
+        return scripts[-1]
+
+    yield starting
+    for script in scripts:
+        script.kill()
+        script.communicate()
+
+
+def told(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def test_dead_ranks_end_the_traceback(start: Start) -> None:
+    alive, killed, raised = start("input()"), start("input()"), start("raise SystemExit(3)")
+    error = RuntimeError("Connection closed by peer")
+    killed.kill()
+    raised.wait()
+
+    name_dead_ranks(error, SimpleNamespace(procs=[alive, killed, raised]), rank=3)
+
+    assert told(error) == (
+        f"RuntimeError: Connection closed by peer\nrank 5 (process {killed.pid}) was killed by SIGKILL\n"
+        f"rank 6 (process {raised.pid}) ended with exit code 3; its error is printed above\n"
+    )
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, CollectiveError])
+def test_rank_that_left_early_is_named(start: Start, kind: type[Exception]) -> None:
+    """The user's code may exit in the middle of the training, without an error."""
+    done, alive = start("pass"), start("input()")
+    done.wait()
+    error = kind("it did not answer")
+
+    name_dead_ranks(error, SimpleNamespace(procs=[done, alive]), rank=0)
+
+    named = f"rank 1 (process {done.pid}) ended with exit code 0, before this rank"
+    assert told(error).endswith(f"Error: it did not answer\n{named}\n")
+
+
+@pytest.mark.parametrize(
+    "launcher", [None, SimpleNamespace(), SimpleNamespace(procs=[]), SimpleNamespace(procs=[multiprocessing.Process()])]
+)
+def test_without_scripts_nobody_is_named(launcher: object) -> None:
+    error = RuntimeError("Connection closed by peer")
+
+    name_dead_ranks(error, launcher, rank=0)
+
+    assert told(error) == "RuntimeError: Connection closed by peer\n"
+
+
+def test_an_error_that_no_lost_rank_can_cause_is_left_as_it_is(start: Start) -> None:
+    killed = start("input()")
+    killed.kill()
+    killed.wait()
+    error = KeyboardInterrupt()
+
+    name_dead_ranks(error, SimpleNamespace(procs=[killed]), rank=0)
+
+    assert told(error) == "KeyboardInterrupt\n"
+
+
+def waited_for(*codes: int) -> BaseException:
+    """Return the error of torch's wait for ended processes with these exit codes, of which it saw the second first."""
+    pipes = [os.pipe() for _ in codes]
+    os.close(pipes[1][1])
+    processes = [
+        SimpleNamespace(sentinel=pipe[0], pid=100 + each, exitcode=code, join=lambda *_: None, is_alive=lambda: False)
+        for each, (code, pipe) in enumerate(zip(codes, pipes, strict=True))
+    ]
+    with pytest.raises(ProcessExitedException) as ended:
+        ProcessContext(processes, ["/no/such/file"] * len(codes)).join()  # type: ignore[no-untyped-call]  # torch's
+    for each in {end for pipe in pipes for end in pipe} - {pipes[1][1]}:
+        os.close(each)
+    return ended.value
+
+
+def test_all_killed_ranks_are_named_by_the_parent() -> None:
+    error = waited_for(-signal.SIGKILL, -signal.SIGKILL, 1, -signal.SIGSEGV, -signal.SIGTERM)
+
+    name_killed_ranks(error, rank=8)
+
+    assert told(error).splitlines()[-4:] == [
+        "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL",
+        "rank 8 (process 100) was killed by SIGKILL",
+        "rank 9 (process 101) was killed by SIGKILL",
+        "rank 11 (process 103) was killed by SIGSEGV",
+    ]
+
+
+def test_ranks_that_torch_killed_after_an_error_are_not_named() -> None:
+    error = waited_for(-signal.SIGKILL, 1)
+
+    name_killed_ranks(error, rank=0)
+
+    assert "was killed" not in told(error)
+
+
+TRAINED = """
+import subprocess, sys
+from types import SimpleNamespace
+from northbridge.launch.process_group import note_failure
+from northbridge.lightning import launchers
+
+launchers.END_SECONDS = 0.5 if sys.argv[1] == "leaves" else 30.0
+launchers.end_as_ranks_end()
+procs = [subprocess.Popen([sys.executable, "-c", code]) for code in sys.argv[2:]]
+launchers.note_scripts(SimpleNamespace(procs=procs), 0)
+print([each.pid for each in procs])
+if sys.argv[1] == "caught":
+    note_failure()
+if sys.argv[1] == "fails":
+    raise SystemError("rank 0 failed")
+"""
+
+
+KILLED, WELL, HANGS = "import os; os.kill(os.getpid(), 9)", "pass", "import time; time.sleep(5)"
+
+
+ENDS = {
+    "killed": (["", WELL, KILLED], 1, ["rank 2 (process {1}) was killed by SIGKILL; this run ends with exit code 1"]),
+    "exit code": (["", "exit(3)"], 3, ["rank 1 (process {0}) ended with exit code 3; this run ends with exit code 3"]),
+    "well": (["", WELL, WELL], 0, []),
+    "outlives": (["leaves", HANGS], 0, ["rank 1 (process {0}) still runs after 0.5 s, and is left alone"]),
+    "caught": (["caught", KILLED], 0, []),
+    "rank 0 fails": (["fails", KILLED], 1, ["SystemError: rank 0 failed"]),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "named"), ENDS.values(), ids=ENDS)
+def test_run_ends_as_its_ranks(tmp_path: Path, arguments: list[str], code: int, named: list[str]) -> None:
+    """A rank may die after the last collective, when no other rank can notice."""
+    ran = run_python("-c", TRAINED, *arguments, folder=tmp_path)
+
+    assert ran.returncode == code
+    assert ran.stdout.startswith("["), ran.stderr  # what was printed is written
+    pids = json.loads(ran.stdout)
+    said = ran.stderr.splitlines()
+    assert said[-1:] == [each.format(*pids) for each in named]
+
+
+def test_ranks_are_told_after_their_ends_are_known(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is registered last happens first, and the end for a failed rank may be at once."""
+    called = Mock()
+    for name in ("end_with_launcher", "end_as_ranks_end"):
+        monkeypatch.setattr(parallel, name, getattr(called, name))
+
+    build(accelerator="cpu_sim", devices=2, strategy="ddp")
+
+    assert [each[0] for each in called.mock_calls] == ["end_with_launcher", "end_as_ranks_end"]
