@@ -58,9 +58,8 @@ def fabric(scenario: Scenario, **arguments: Any) -> Any:
 
 def _placement(scenario: Scenario) -> dict[str, Any]:
     devices = list(scenario.devices) if isinstance(scenario.devices, tuple) else scenario.devices
-    if scenario.launch == "two nodes" and scenario.accelerator != "cpu":
-        # Both nodes are this machine, and a card may belong to one process only.
-        assert isinstance(scenario.devices, int)
+    if scenario.launch == "two nodes" and scenario.accelerator != "cpu" and isinstance(scenario.devices, int):
+        # Both nodes are this machine, and a card may belong to one process only; else the scenario lists its devices.
         first = int(os.environ["NODE_RANK"]) * scenario.devices
         devices = list(range(first, first + scenario.devices))
     return {

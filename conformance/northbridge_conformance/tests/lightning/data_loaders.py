@@ -23,10 +23,11 @@ from northbridge_conformance.runs.models import pictures
 from northbridge_conformance.runs.scenario import Scenario, write
 from northbridge_conformance.suite import TRAINERS, Runs, UsesSuite, one_and_two_devices, shows
 
-WAYS = (
-    "pinned",
+PINNED = ("pinned", "pinned by workers")
+"""The ways of which a chip refuses its part if it denies the claim ``pinned_memory``."""
+
+UNPINNED = (
     "by workers",
-    "pinned by workers",
     "iterable",
     "in batches of a sampler",
     "min_size",
@@ -72,7 +73,7 @@ def load_data(scenario: Scenario, folder: Path) -> None:
     """Report the weights and the properties of the batches."""
     found: dict[str, Any] = {}
     rank = 0
-    for way in WAYS:
+    for way in (*PINNED, *UNPINNED):
         arguments = {"use_distributed_sampler": False} if way == "in batches of a sampler" else {}
         host = trainer(scenario, folder, max_epochs=1, **arguments)
         rank = host.global_rank
@@ -80,7 +81,13 @@ def load_data(scenario: Scenario, folder: Path) -> None:
         data = build_data(scenario.namespace, way, host)
         with _prepared_lock:
             _prepared.clear()
-        host.fit(module, data)
+        try:
+            host.fit(module, data)
+        except RuntimeError as error:
+            if way not in PINNED:
+                raise
+            found[way] = {"pinned": False, "error": f"{type(error).__name__}: {error}"}
+            continue
         found[way] = {"weights": fingerprint(module.state_dict()), **module.noted, "prepared": list(_prepared)}
     write(folder, "load_data", rank, found)
 
@@ -89,14 +96,14 @@ _prepared: list[str] = []
 _prepared_lock = threading.Lock()
 
 
-def build_data(namespace: str, way: str, host: Any) -> Any:
-    """Return the data of one of :data:`WAYS` for a rank of a Trainer or Fabric; a Fabric has no data module."""
+def build_data(namespace: str, way: str, host: Any, *, pins: bool = True) -> Any:
+    """Return the data of one of these ways for a rank of a Trainer or Fabric; a Fabric has no data module."""
     if way == "pinned":
-        return DataLoader(pictures(), batch_size=8, pin_memory=True)
+        return DataLoader(pictures(), batch_size=8, pin_memory=pins)
     if way == "by workers":
         return DataLoader(InWorkers(), batch_size=4, num_workers=1)
     if way == "pinned by workers":
-        return DataLoader(InWorkers(), batch_size=2, num_workers=1, pin_memory=True)
+        return DataLoader(InWorkers(), batch_size=2, num_workers=1, pin_memory=pins)
     if way == "iterable":
         return DataLoader(Stream(host.global_rank, host.world_size), batch_size=4)
     if way == "in batches of a sampler":
@@ -145,19 +152,26 @@ class DataLoading(UsesSuite):
         " the loader's workers."
     )
 
-    @pytest.mark.parametrize("way", WAYS)
+    @pytest.mark.parametrize("way", UNPINNED)
     def test_weights_and_batches_match_a_cpu_run(self, backend: str, chip: RunResult, cpu: RunResult, way: str) -> None:
-        def learnt(outcome: RunResult) -> list[Any]:
-            return [(found["weights"], found["batches"]) for found in outcome.each("load_data", way)]
+        assert differences_from_cpu(backend, _learnt(chip, way), _learnt(cpu, way)) == []
 
-        assert differences_from_cpu(backend, learnt(chip), learnt(cpu)) == []
+    @pytest.mark.parametrize("way", PINNED)
+    @shows("pinned_memory")
+    def test_training_on_pinned_batches_matches_a_cpu_run(
+        self, backend: str, chip: RunResult, cpu: RunResult, way: str
+    ) -> None:
+        found = chip.each("load_data", way)
+
+        reject_raised(found)
+        assert differences_from_cpu(backend, _learnt(chip, way), _learnt(cpu, way)) == []
+        reject_unpinned(found)
 
     @shows("pinned_memory")
     def test_batches_are_pinned_only_if_requested(self, chip: RunResult) -> None:
-        if not any(found["pinned"] for found in chip.each("load_data", "pinned")):
-            raise UnsupportedError("torch pins no batch for this chip", capability="pinned_memory")
-        for way in ("pinned", "pinned by workers"):
-            assert all(found["pinned"] for found in chip.each("load_data", way))
+        for way in PINNED:
+            reject_unpinned(chip.each("load_data", way))
+
         assert not any(found["pinned"] for found in chip.each("load_data", "iterable"))
 
     def test_batches_come_from_the_loader_workers(self, chip: RunResult) -> None:
@@ -167,3 +181,20 @@ class DataLoading(UsesSuite):
         prepared = [found["prepared"] for found in chip.each("load_data", "a data module")]
 
         assert prepared == [["here"], []][:devices]
+
+
+def _learnt(outcome: RunResult, way: str) -> list[Any]:
+    return [(found["weights"], found["batches"]) for found in outcome.each("load_data", way)]
+
+
+def reject_raised(ranks: list[dict[str, Any]]) -> None:
+    """Raise :class:`UnsupportedError` if torch raised an error where a rank's batches were to be pinned."""
+    for found in ranks:
+        if "error" in found:
+            raise UnsupportedError(f"torch pins no batch for this chip: {found['error']}", capability="pinned_memory")
+
+
+def reject_unpinned(ranks: list[dict[str, Any]]) -> None:
+    """Raise :class:`UnsupportedError` if a rank's batches were to be pinned, and were not."""
+    if not all(found["pinned"] for found in ranks):
+        raise UnsupportedError("torch pins no batch for this chip", capability="pinned_memory")

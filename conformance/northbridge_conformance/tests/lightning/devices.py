@@ -27,8 +27,10 @@ from northbridge_conformance.suite import (
     in_each,
     require,
     require_devices,
+    shows,
 )
 from northbridge_conformance.tests.collective.ranks import error_of
+from northbridge_conformance.tests.device.one_device import rejected_where_denied
 from northbridge_conformance.tests.lightning.training import train
 
 FORMS: dict[str, Any] = {
@@ -217,7 +219,8 @@ class Refusals(NamespaceSuite):
 
     runs: Runs = in_each(*TRAINERS, *FABRICS)
     advice = (
-        "A tensor that is not on the chip must be an error of the vendor's kernels, and never be computed on the CPU."
+        "A tensor that is not on the chip must be an error of the vendor's kernels, and never be computed on the CPU;"
+        ' or claim device_checks=northbridge.no("the reason").'
     )
 
     def test_single_device_strategy_on_the_cpu_raises(self, backend: str, chip: RunResult) -> None:
@@ -232,11 +235,13 @@ class Refusals(NamespaceSuite):
         assert found["type"] in ("MisconfigurationException", "ValueError")  # Lightning's own words
         assert f"accelerator set to {backend}" in found["message"]
 
+    @shows("device_checks")
     def test_tensor_left_on_the_cpu_raises(self, backend: str, chip: RunResult) -> None:
         found = chip.only("try_unsupported tensor left on the CPU")
 
-        assert found["type"] == "RuntimeError"
-        assert northbridge.get(backend).device.type in found["message"]
+        with rejected_where_denied(backend, "device_checks", "a run with such a tensor warns"):
+            assert found["type"] == "RuntimeError"
+            assert northbridge.get(backend).device.type in found["message"]
 
     @pytest.mark.parametrize("group", ["gloo", "fake"])
     def test_process_group_of_another_library_raises(self, backend: str, chip: RunResult, group: str) -> None:

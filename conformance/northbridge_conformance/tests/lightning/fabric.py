@@ -41,14 +41,17 @@ _BATCH = 4
 
 def loop(scenario: Scenario, folder: Path) -> None:
     """Report the weights after each way, and the learning rate at its end."""
-    fabric(scenario).launch(_loop, scenario.namespace, folder)
+    fabric(scenario).launch(_loop, scenario, folder)
 
 
-def _loop(host: Any, namespace: str, folder: Path) -> None:
-    write(folder, "loop", host.global_rank, {way: _train(host, namespace, way) for way in WAYS})
+def _loop(host: Any, scenario: Scenario, folder: Path) -> None:
+    name = scenario.accelerator
+    pins = name == "cpu" or not northbridge.get(name).present_capabilities().pinned_memory.denied  # else it may raise
+    found = {way: _train(host, scenario.namespace, way, pins=pins) for way in WAYS}
+    write(folder, "loop", host.global_rank, found)
 
 
-def _train(host: Any, namespace: str, way: str) -> dict[str, Any]:
+def _train(host: Any, namespace: str, way: str, *, pins: bool) -> dict[str, Any]:
     host.seed_everything(1)
     plain: Any = build("mlp")
     is_lbfgs = way == "by LBFGS"
@@ -57,7 +60,9 @@ def _train(host: Any, namespace: str, way: str) -> dict[str, Any]:
     schedule = torch.optim.lr_scheduler.ExponentialLR(made, gamma=0.5 if way == "on a schedule" else 1.0)
     net, optimizer = host.setup(plain, made)
     data = (
-        build_data(namespace, way, host) if way in LOADED else loader(shuffle=False, batch=SAMPLES if is_lbfgs else 8)
+        build_data(namespace, way, host, pins=pins)
+        if way in LOADED
+        else loader(shuffle=False, batch=SAMPLES if is_lbfgs else 8)
     )
     batches = host.setup_dataloaders(data, use_distributed_sampler=way != "in batches of a sampler")
     for number, batch in enumerate(batches):
