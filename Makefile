@@ -15,7 +15,7 @@ FOLDERS := . conformance backends/cpu_sim backends/hpu backends/npu backends/sda
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all chips engines conformance ops zoo soak gpu gpu-wheels check mypy pyright bench docs shown matrix compat contract-npu clean
+.PHONY: help setup demo test test-fast test-all chips engines conformance ops zoo soak real gpu gpu-wheels check mypy pyright bench docs shown matrix compat contract-npu clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -56,6 +56,10 @@ zoo: setup chips engines ## train models that people train on three simulated ch
 soak: setup ## train under faults at random moments, and look for what goes wrong: MINUTES=60 CHIP=cpu_sim
 	@$(if $(filter-out cpu_sim,$(CHIP)),NORTHBRIDGE_SIMULATE=$(CHIP)) $(RUN)/python -c "import northbridge; northbridge.load('$(or $(CHIP),cpu_sim)')"
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),60) $(or $(CHIP),cpu_sim)
+
+real: setup ## train and prove real devices that nobody here wrote, Vulkan on Mesa's driver and rgpu; DEVICES=vulkan for one
+	@echo "make real: Vulkan needs mesa-vulkan-drivers, rgpu 6 GB for torch 2.14; about 15 minutes on 2 cores"
+	@$(RUN)/python -m tests.real $(or $(DEVICES),vulkan rgpu)
 
 gpu: ## run examples/vendor_cuda on this machine's GPU, offline and in nine minutes; after `make gpu-wheels`
 	@$(or $(GPU_PYTHON),python3) tests/gpu/run.py $(if $(OUT),--out $(OUT)) $(ARGS)
@@ -112,7 +116,7 @@ compat: setup ## try another torch or another Python: TORCH=2.15.0 or PYTHON=3.1
 	@$(RUN)/python -m tests.compat $(WANTED)
 
 clean: ## remove the environments and what the tools left
-	rm -rf $(VENV) $(ENGINES) .compat .gpu site dist conformance-reports .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(ENGINES) .compat .real .gpu site dist conformance-reports .mypy_cache .ruff_cache .pytest_cache
 
 $(ENGINES)/.ready: constraints-engines.txt | setup
 	@rm -rf $(ENGINES)

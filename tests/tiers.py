@@ -136,6 +136,8 @@ tests/ops/ fast
     full test_ops.py::test_the_tenth test_ops.py::test_recorded
     standard test_ops.py::test_every_layer test_ops.py::test_a_process_that_crashes
     fast test_ops.py::test_the_tenth_is_chosen
+tests/real/ full
+    fast test_real.py::test_the_page
 tests/soak/ fast
     full test_soak.py::test_killed_rank
 tests/tools/ standard

@@ -1,0 +1,115 @@
+"""Real devices that nobody here wrote: the level of each, and the fault of its own behind each test that it fails."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from tests.real.devices import FOLDER, REAL, RealDevice
+from tests.real.faults import PAGES, Fault, Findings
+
+from northbridge_conformance.report.report import Report
+from northbridge_conformance.verdict import Verdict
+
+COMMAND = "import sys; from northbridge.cli.app import main; sys.argv[0] = 'northbridge'; main()"
+
+pytestmark = pytest.mark.timeout(1800)  # a run of the suite
+
+CONFORMANCE = (
+    "-c",
+    "import sys; from northbridge.cli.app import main; sys.argv[0] = 'northbridge'; main()",
+    "conformance",
+)
+DEVICES = [
+    pytest.param(
+        device,
+        id=device.name,
+        marks=pytest.mark.skipif(not device.is_asked_for, reason=f"make real DEVICES={device.name} runs it"),
+    )
+    for device in REAL
+]
+FAULTS = [
+    pytest.param(*device.values, fault, id=f"{device.id}-{fault.what}", marks=device.marks)
+    for device in DEVICES
+    for fault in Findings.read(str(device.id)).faults
+]
+
+
+@pytest.fixture(scope="module")
+def environ(device: RealDevice) -> Iterator[Mapping[str, str]]:
+    """The environment of a process that uses the device."""
+    with device.running() as environ:
+        yield environ
+
+
+@pytest.fixture(scope="module")
+def report(device: RealDevice, environ: Mapping[str, str]) -> Report:
+    """The report of the suite up to C2."""
+    folder = FOLDER / "reports" / device.name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").unlink(missing_ok=True)
+    ended = run(
+        device, environ, folder, "-c", COMMAND, "conformance", device.name, "--level", "C2", "--out", str(folder)
+    )
+    assert (folder / "report.json").is_file(), ended.stderr
+    return Report.read(folder / "report.json")
+
+
+def run(device: RealDevice, environ: Mapping[str, str], folder: Path, *line: str) -> subprocess.CompletedProcess[str]:
+    """Run the device's Python in ``folder``."""
+    return subprocess.run(
+        [device.python, *line], env=environ, cwd=folder, capture_output=True, text=True, timeout=1700, check=False
+    )
+
+
+def missed(report: Report) -> list[str]:
+    return [test.id for test in report.tests if test.verdict not in (Verdict.PASS, Verdict.UNKNOWN)]
+
+
+@pytest.mark.parametrize("device", DEVICES, scope="module")
+class TestSuite:
+    def test_it_earns_its_level(self, device: RealDevice, report: Report) -> None:
+        assert report.level is not None
+        assert report.level.name == Findings.read(device.name).level
+
+    def test_each_missed_test_has_a_fault_of_the_device(self, device: RealDevice, report: Report) -> None:
+        faults = Findings.read(device.name).faults
+
+        assert [test for test in missed(report) if not any(fault.misses(test) for fault in faults)] == []
+
+    def test_each_fault_makes_its_tests_miss(self, device: RealDevice, report: Report) -> None:
+        tests, faults = missed(report), Findings.read(device.name).faults
+
+        assert [
+            each for fault in faults for each in fault.tests if not any(test.startswith(each) for test in tests)
+        ] == []
+
+
+@pytest.mark.parametrize(("device", "fault"), FAULTS, scope="module")
+def test_reproduction_shows_the_fault(
+    device: RealDevice, fault: Fault, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    script = tmp_path / "reproduction.py"
+    script.write_text(fault.code)
+
+    ended = run(device, environ, tmp_path, str(script))
+
+    assert len(fault.code.splitlines()) <= 10
+    assert fault.prints in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("device", [each for each in DEVICES if each.id != "lazy"], scope="module")
+def test_two_processes_train_over_the_hosts_memory(
+    device: RealDevice, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    ended = run(device, environ, tmp_path, str(Path(__file__).with_name("two_processes.py")), device.name)
+
+    where = f"on {device.name}:0, {device.name}:0: as on the CPU"
+    assert ended.stdout.splitlines() == [f"{model}: {where}" for model in ("mlp", "convnet", "transformer")], ended
+
+
+@pytest.mark.parametrize("device", [each.name for each in REAL])
+def test_the_page_says_what_the_table_says(device: str) -> None:
+    assert (PAGES / f"{device}.md").read_text() == Findings.read(device).write_page()
