@@ -119,7 +119,7 @@ PYTHONS = {
 PARENTS = {
     "BackendError": "BackendNotFound BackendDisabled BackendConflict BackendName Plugin SoftwareMissing SoftwareLoad"
     " Simulation HardwareMissing DeviceBusy Detection DeviceTypeTaken",
-    "PluginError": "PluginImport PluginHook PluginAPI PluginName PluginContract",
+    "PluginError": "PluginImport PluginHook PluginAPI PluginName PluginClaim PluginContract",
     "SoftwareLoadError": "Contract",
     "SimulationError": "NotSimulated",
     "DevicesError": "DevicesType",

@@ -70,7 +70,9 @@ class TestInstalled:
         self, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """One without metadata, and one whose metadata are not text."""
-        (announce(tmp_path, "acme", "half") / "METADATA").unlink()
+        half = announce(tmp_path, "half", "half")
+        (half / "METADATA").unlink()
+        (half / "entry_points.txt").write_text("[northbridge.backends]\nacme = half\n")
         latin = announce(tmp_path, "latin", "latin") / "METADATA"
         latin.write_bytes(b"Name: northbridge-latin\nVersion: 1.0\nSummary: caf\xe9\n")
         monkeypatch.syspath_prepend(tmp_path)
