@@ -2,7 +2,12 @@
 
 import time
 
-import northbridge_right as right
+import northbridge
+from northbridge_right import backend
 
 time.sleep(0.5)
-right.announce("import_waits")
+
+
+@northbridge.hookimpl
+def northbridge_backend():
+    return backend("wrong_import_waits")
