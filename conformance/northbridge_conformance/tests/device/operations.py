@@ -90,6 +90,10 @@ def allow(backend: str, within: Tolerance) -> Tolerance:
     return EXACT if northbridge.get(backend).capabilities.exact else within
 
 
+_OF_CONVOLUTIONS = (CONVOLVED.relative, 10 * CONVOLVED.relative)
+"""The relative tolerances of convolutions alone: of results, and of gradients of the second order."""
+
+
 def allow_for_claims(
     backend: str, within: Tolerance, expected: Sequence[Any], compute: Callable[[Form], Sequence[Any]]
 ) -> list[float]:
@@ -106,7 +110,7 @@ def allow_for_claims(
     if any(isinstance(claim, Within) for claim in claimed.operators.values()):
         with MovedResults(claimed.operators):
             allowed = _distances(compute(as_it_is), expected)
-    convolves = within.relative >= CONVOLVED.relative and claimed.float32_convolutions.answer != "yes"
+    convolves = within.relative in _OF_CONVOLUTIONS and claimed.float32_convolutions.answer != "yes"
     if convolves or (claimed.float32_products.denied and within.relative >= SUMMED.relative):
         coarse = _distances(compute(keep_ten_bits), expected, 2**-9)
         allowed = [each + more for each, more in zip(allowed, coarse, strict=True)]
