@@ -13,8 +13,6 @@ from tests.real.faults import PAGES, Fault, Findings
 from northbridge_conformance.report.report import Report
 from northbridge_conformance.verdict import Verdict
 
-COMMAND = "import sys; from northbridge.cli.app import main; sys.argv[0] = 'northbridge'; main()"
-
 pytestmark = pytest.mark.timeout(1800)  # a run of the suite
 
 CONFORMANCE = (
@@ -50,9 +48,7 @@ def report(device: RealDevice, environ: Mapping[str, str]) -> Report:
     folder = FOLDER / "reports" / device.name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
-    ended = run(
-        device, environ, folder, "-c", COMMAND, "conformance", device.name, "--level", "C2", "--out", str(folder)
-    )
+    ended = run(device, environ, folder, *CONFORMANCE, device.name, "--level", "C2", "--out", str(folder))
     assert (folder / "report.json").is_file(), ended.stderr
     return Report.read(folder / "report.json")
 
