@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar
 
 from northbridge.collective import Collective
 from northbridge.errors import UnsupportedError
@@ -20,7 +21,9 @@ class HostCollective(Collective):
 
     name = "host"
     averages = False  # FSDP2 then sums and divides, also with a Gloo that has no average
-    exact_dtypes = frozenset({"float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", "uint8"})
+    exact_dtypes: ClassVar[frozenset[str] | None] = frozenset(
+        {"float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", "uint8"}
+    )
 
     def register(self) -> None:
         """Register the process group with torch. Raises :class:`UnsupportedError` if this torch is too old."""

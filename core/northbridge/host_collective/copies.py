@@ -80,7 +80,7 @@ class HostCall:
         self._arriving: list[tuple[Tensor, Tensor]] = []
         self._lock = threading.Lock()
         self._copies = False
-        self.is_delivered = False
+        self.is_delivered: bool = False
 
     def __enter__(self) -> HostCall:
         return self
