@@ -38,7 +38,7 @@ _MARKED = "northbridge_marked_lines"
 _PLUGIN = Template("""\
 import os
 
-_outermost = "NORTHBRIDGE_TEST" not in os.environ
+_outermost = "PYTEST_CHANGED_LINES" not in os.environ
 _simulates = os.environ.get("NORTHBRIDGE_SIMULATE", "")
 _seen = set()
 
@@ -49,7 +49,7 @@ def _keep(file, *facts):
 
 
 def reach(number):
-    seen = os.getpid(), number, os.environ.get("NORTHBRIDGE_TEST", "")
+    seen = os.getpid(), number, os.environ.get("PYTEST_CHANGED_LINES", "")
     if seen not in _seen:
         _seen.add(seen)
         _keep("$reached", str(number), seen[2])
@@ -57,7 +57,7 @@ def reach(number):
 
 def pytest_runtest_logstart(nodeid):
     if _outermost:
-        os.environ["NORTHBRIDGE_TEST"] = _simulates + " " + nodeid
+        os.environ["PYTEST_CHANGED_LINES"] = _simulates + " " + nodeid
 
 
 def pytest_runtest_logreport(report):
