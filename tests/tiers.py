@@ -114,7 +114,7 @@ tests/bench/ fast
 tests/compat/ fast
     standard test_compat.py::test_a_command
 tests/faults/ standard
-    full test_lazy_faults.py test_other_rounding.py test_right_chips.py
+    full test_other_rounding.py test_right_chips.py
     full test_wrong_backends.py::test_error_fails_its_own_test_alone
     full test_wrong_backends.py::test_it_is_caught_on_a_chip_that_rounds
     sampled test_wrong_backends.py::test_it_is_caught_and_its_parent_is_not

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from northbridge_conformance.report.report import Report
+from northbridge_conformance.verdict import Verdict
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -38,10 +41,6 @@ class Fault:
     tests: tuple[str, ...] = ()
     """The prefixes of the ids of the tests that fail because of it; none where the plugin denies what it lacks."""
 
-    def misses(self, test: str) -> bool:
-        """True if the test with this id fails because of this fault."""
-        return test.startswith(self.tests)
-
 
 @dataclass(frozen=True)
 class Findings:
@@ -61,6 +60,17 @@ class Findings:
             for row in found.get("fault", ())
         )
         return cls(found["title"], found["level"], found["head"].strip(), tuple(faults))
+
+    def compare(self, report: Report) -> list[str]:
+        """Return a line for each difference from ``report``: of the level, of a test, or of a fault."""
+        missed = [test.id for test in report.tests if test.verdict not in (Verdict.PASS, Verdict.UNKNOWN)]
+        told = [prefix for fault in self.faults for prefix in fault.tests]
+        earned = report.level.name if report.level else "no level"
+        return [
+            *([f"it earns {earned}, and not {self.level}"] if earned != self.level else []),
+            *(f"no fault is told for {test}" for test in missed if not test.startswith(tuple(told))),
+            *(f"it misses no test of {prefix}" for prefix in told if not any(t.startswith(prefix) for t in missed)),
+        ]
 
     def write_page(self) -> str:
         """Return the page about the device."""
