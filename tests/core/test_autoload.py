@@ -195,7 +195,8 @@ class TestWhateverIsBroken:
             "keep.emit = lambda each: lines.append(f'{each.levelname} {each.getMessage()}')\n"
             "log.addHandler(keep); log.setLevel('INFO')\n"
             f"arm()\n{CONNECTOR}\ntell(run=connector.run, lines=lines)",
-            *("-W", "error"),
+            "-W",
+            "error",
         )
 
         (entry,) = told["record"]

@@ -35,7 +35,8 @@ class HostGroup(dist.ProcessGroup):
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, *, pinned: bool = False) -> None:
-        super().__init__(rank, size)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]  # a store makes no subclass
+        # With the store that its types ask for, torch's constructor makes a plain group, not one of this class.
+        super().__init__(rank, size)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
         self._buffers = HostBuffers(pinned=pinned)
         self._together: list[HostWork] | None = None
         self._name = self._description = ""

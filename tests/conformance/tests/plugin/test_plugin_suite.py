@@ -118,8 +118,10 @@ WRONG = {
     "raises_at_import": Wrong("import northbridge\n", RAISES, DECLARES, GLIBC),
     "another_name": Wrong("Backend(__name__", "Backend('anvil_pro'", DECLARES, "but declares 'anvil_pro'"),
     "later_api": Wrong(
-        *(END, f"{END[:-1]}, api=2)"),
-        *("PluginMetadata::test_plugin_is_written_for_this_api_version", "needs plugin API 2"),
+        END,
+        f"{END[:-1]}, api=2)",
+        "PluginMetadata::test_plugin_is_written_for_this_api_version",
+        "needs plugin API 2",
     ),
     "device_is_the_cpu": Wrong(
         'type = "anvil"', 'type = "cpu"', "Declaration::test_device_type_is_a_valid_torch_name", "'cpu' not in"
@@ -140,12 +142,16 @@ WRONG = {
         "names 'lstmm', which is not an operator of torch",
     ),
     "simulated_is_one": Wrong(
-        *("simulated=True", "simulated=1", "Declaration::test_facts_are_booleans"),
+        "simulated=True",
+        "simulated=1",
+        "Declaration::test_facts_are_booleans",
         "Capabilities(simulated=1): expected True or False",
     ),
     "detect_imports_torch": Wrong(
-        *(DETECT, f"        import torch\n{DETECT}"),
-        *("Detection::test_detect_imports_neither_torch_nor_the_vendor_package", "'torch'"),
+        DETECT,
+        f"        import torch\n{DETECT}",
+        "Detection::test_detect_imports_neither_torch_nor_the_vendor_package",
+        "'torch'",
     ),
     "is_available_raises": Wrong("lambda: True", "lambda: 1 // 0", AVAILABLE, "ZeroDiv"),
     "is_never_available": Wrong("lambda: True", "lambda: False", AVAILABLE, "'False'"),
@@ -154,7 +160,8 @@ WRONG = {
     ),
     "overwrites_anybodys": in_load(
         "import os; os.environ['OMP_NUM_THREADS'] = '1'",
-        *(f"{LOADING}load_overwrites_no_environment_variable[alone]", "{'OMP_NUM_THREADS': ['3', '1']}"),
+        f"{LOADING}load_overwrites_no_environment_variable[alone]",
+        "{'OMP_NUM_THREADS': ['3', '1']}",
     ),
     "overwrites_one_and_aborts_on_another": in_load(
         f"import os; os.environ['MASTER_PORT'] = '1'; {ABORTS}",
@@ -162,19 +169,26 @@ WRONG = {
         "{'MASTER_PORT': ['0', '1']}",
     ),
     "holds_a_lock": Wrong(
-        *('name = "acl"\n', f'name = "acl"\n{LOCK}', "Pickling::test_declared_backend_can_be_pickled[collective]"),
+        'name = "acl"\n',
+        f'name = "acl"\n{LOCK}',
+        "Pickling::test_declared_backend_can_be_pickled[collective]",
         "cannot pickle '_thread.lock' object",
     ),
     "holds_a_file_when_loaded": in_load(
-        *("self.driver = open('/dev/null')", "Pickling::test_loaded_backend_can_be_pickled[bridge]"),
+        "self.driver = open('/dev/null')",
+        "Pickling::test_loaded_backend_can_be_pickled[bridge]",
         "cannot pickle '_io.TextIOWrapper' object",
     ),
     "package_is_not_named": Wrong(
-        *(DETECT, f"{DETECT}{MISSING.format('it is not here')}"),
-        *("MissingSoftware::test_load_names_the_missing_package", "assert 'torch_anvil' in"),
+        DETECT,
+        f"{DETECT}{MISSING.format('it is not here')}",
+        "MissingSoftware::test_load_names_the_missing_package",
+        "assert 'torch_anvil' in",
     ),
     "detect_needs_the_package": Wrong(
-        *(DETECT, f"{ANVIL}{DETECT}", "MissingSoftware::test_detection_works_or_says_the_software_is_missing"),
+        DETECT,
+        f"{ANVIL}{DETECT}",
+        "MissingSoftware::test_detection_works_or_says_the_software_is_missing",
         "No module named 'torch_anvil'",
     ),
 }
