@@ -60,7 +60,7 @@ def run(device: RealDevice, environ: Mapping[str, str], folder: Path, *line: str
 
 
 @pytest.mark.parametrize("device", DEVICES, scope="module")
-def test_it_earns_its_level_and_misses_what_its_faults_make_it_miss(device: RealDevice, report: Report) -> None:
+def test_it_earns_its_level_and_misses_no_other_test(device: RealDevice, report: Report) -> None:
     assert Findings.read(device.name).compare(report) == []
 
 
