@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from tests.backends.simulation.chip import SimChip
-from tests.backends.simulation.jobs import Start, ask_doctor
+from tests.backends.simulation.jobs import Start, ask_doctor, succeed_together
 from tests.backends.simulation.network import Node
 from tests.backends.simulation.processes import clean_environment
 from tests.scripts import run_forked
@@ -122,7 +122,7 @@ class TestTwoNodes:
             for node, environ in zip(nodes, documented, strict=True)
         ]
 
-        assert [job.end() for job in jobs] == [0, 0], "\n".join(job.said for job in jobs)
+        succeed_together(jobs)
 
         assert tuple(re.findall(r"rank \d: node .+", jobs[0].said)) == sim.places
         assert "the ranks hold 1 set of weights" in jobs[0].said
@@ -155,7 +155,7 @@ class TestLaunchers:
             for index, (node, environ) in enumerate(zip(nodes, alike, strict=True))
         ]
 
-        assert [job.end() for job in jobs] == [0, 0], "\n".join(job.said for job in jobs)
+        succeed_together(jobs)
 
         for launcher in LAUNCHERS[sim.name]:
             lines = [line for job in jobs for line in job.said.splitlines() if line.startswith(f"{launcher}: ")]

@@ -82,6 +82,18 @@ class Job:
         return bool(part)
 
 
+def succeed_together(jobs: Sequence[Job]) -> None:
+    """Return once all jobs of one run have ended well; fail, with what all have said, as soon as one does not."""
+    deadline = time.monotonic() + LIMIT_S
+    waiting, failed = list(jobs), False
+    while waiting and not failed:
+        ready, _, _ = select.select([job.stdout for job in waiting], [], [], max(0.0, deadline - time.monotonic()))
+        ended = [job for job in waiting if job.stdout in ready and not job._read(deadline)]
+        failed = not ready or any(job.end() for job in ended)
+        waiting = [job for job in waiting if job not in ended]
+    assert not failed, "\n".join(job.said for job in jobs)
+
+
 Start = Callable[..., Job]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -24,15 +25,14 @@ addresses = (first, second)
 NODES, RANKS = 2, 2
 SIZE = NODES * RANKS
 QUIET: Any = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+NODEFILE = Path(f"nodes of {node}")
 # Two nodes whose addresses differ in the last number, as SLURM writes them.
 COMPACT = f"{addresses[0].rpartition('.')[0]}.[{','.join(each.rpartition('.')[2] for each in addresses)}]"
 
 
 def pbs(job: str) -> dict[str, str]:
-    """A job of PBS: a file with one line for each slot."""
-    file = Path(f"nodes of {node}")
-    file.write_text("".join(f"{each}\n" * RANKS for each in addresses))
-    return {"PBS_JOBID": f"{job}.server", "PBS_NODEFILE": str(file)}
+    """A job of PBS, whose file has one line for each slot."""
+    return {"PBS_JOBID": f"{job}.server", "PBS_NODEFILE": str(NODEFILE)}
 
 
 def slurm(job: str) -> dict[str, str]:
@@ -152,7 +152,6 @@ def start(launcher: str, rank: int) -> int:
     """Fork a process with the variables of a rank, and return its number."""
     child = os.fork()
     if child == 0:
-        status = 1
         try:
             os.environ.update(variables(launcher, rank))
             train(launcher)
@@ -164,8 +163,13 @@ def start(launcher: str, rank: int) -> int:
     return child
 
 
+NODEFILE.write_text("".join(f"{each}\n" * RANKS for each in addresses))
 for launcher in launchers:
-    ranks = [start(launcher, int(node) * RANKS + local) for local in range(RANKS)]
-    statuses = [os.waitpid(rank, 0)[1] for rank in ranks]
-    if any(statuses):
-        sys.exit(f"{launcher}: a rank failed")
+    running = {start(launcher, int(node) * RANKS + local) for local in range(RANKS)}
+    while running:
+        ended, status = os.wait()
+        running.remove(ended)
+        if status:
+            for rank in running:
+                os.kill(rank, signal.SIGKILL)
+            sys.exit(f"{launcher}: a rank failed")
