@@ -100,6 +100,8 @@ def run(given: Round) -> list[Ended]:
         "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": str(int(given.checked)),
     }
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        if given.chip == "hpu":  # other processes may hold cards of the machine's own server
+            environ["NORTHBRIDGE_HPU_SIM_SERVER"] = folder
         outputs = [stack.enter_context((Path(folder) / str(rank)).open("w+b")) for rank in range(given.size)]
         ranks = [
             subprocess.Popen(
@@ -205,9 +207,11 @@ def main(minutes: float, chip: str, seed: int) -> int:
 
 
 def _weights(plain: Round) -> str:
-    found = {each.weights for each in run(plain)}
+    ended = run(plain)
+    found = {each.weights for each in ended}
     if len(found) != 1 or None in found:
-        raise RuntimeError(f"the undisturbed training {plain} gave {found}")
+        said = "\n".join(f"rank {rank}, exit code {each.code}:\n{each.said}" for rank, each in enumerate(ended))
+        sys.exit(f"the undisturbed training {plain} has weights {found}\n{said}")
     return str(found.pop())
 
 
