@@ -128,7 +128,7 @@ tests/examples/ full
     fast test_examples.py::test_an_example_imports_nothing_of_northbridge
 tests/forks/ standard
 tests/gpu/ standard
-    fast test_run.py::test_report_decides test_run.py::test_pins test_run.py::test_wheels_that
+    fast test_run.py::test_report_decides
     full test_run.py::test_rehearsal
 tests/matrix/ full
     fast test_matrix.py::test_pa

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import SHORT_PROCESS
 from tests.forks import processes
-from tests.forks.processes import PLACE, fork, key_of
+from tests.forks.processes import PLACE, fork
 from tests.forks.server import PRELOADED
 from tests.scripts import is_alive, run_python
 
@@ -185,61 +185,6 @@ def test_a_variable_read_at_torchs_import_is_the_runs(said: Callable[..., str], 
     assert [said("fork", WHERE, {**quick_torch, "OPTION": each}).split()[1] for each in "12"] == ["1", "2"]
 
 
-@pytest.mark.parametrize(
-    "variable",
-    ["NORTHBRIDGE_OPTION", "PYTEST_CURRENT_TEST", "FAIRCHIP_QUEUES", "HABANA_VISIBLE_MODULES", "PT_HPU_LAZY_MODE"],
-)
-def test_a_variable_that_no_import_reads_needs_no_other(
-    said: Callable[..., str], quick_torch: dict[str, str], variable: str
-) -> None:
-    tell = f"{WHERE}print(os.environ[{variable!r}])"
-    found = [
-        said("fork", tell, {**quick_torch, variable: each, "RANK": "?"}, late={"RANK": each}).split() for each in "12"
-    ]
-
-    assert found[0][0] == found[1][0]
-    assert [each[2:] for each in found] == [["1", "1"], ["2", "2"]]
-
-
-def test_servers_share_what_they_have_imported_first(
-    said: Callable[..., str], modules: Path, quick_torch: dict[str, str]
-) -> None:
-    """Also for a process that is a fork itself."""
-    for module in ("anvil", "hammer"):
-        (modules / f"{module}.py").write_text("import os\nwhere = os.getpid()\n")
-    tell = "import os, sys, torch\n"
-    tell += "print(torch.where, *(getattr(sys.modules.get(each), 'where', each) for each in ('anvil', 'hammer')))\n"
-    tell += "os.write(2, b'an error\\n')\nassert os.read(0, 1) == b''\n"
-    found = []
-    for imported in ((), ("anvil",), ("anvil", "hammer"), ("anvil",)):
-        *lines, error = said("fork", tell, quick_torch, imported=imported).splitlines()
-        assert error == "an error"
-        found.append(lines[0].split())
-    ask = "import os, sys\nfrom pathlib import Path\nfrom tests.forks.processes import fork\n"
-    ask += "fork(['-m', 'inner'], os.environ, Path.cwd(), sys.stdout.buffer).wait()\n"
-    (modules / "inner.py").write_text(WHERE)
-
-    torch, anvil = found[1][:2]
-    assert found == [[torch, "anvil", "hammer"], [torch, anvil, "hammer"], [torch, anvil, found[2][2]], found[1]]
-    assert len({torch, anvil, found[2][2]}) == 3
-    assert said("fork", ask, quick_torch).split()[0] == torch
-
-
-def test_of_so_many_servers_the_last_that_were_asked_are_kept(
-    begin: Begin, quick_torch: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "MOST_SERVERS", 2)
-    wait = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]):\n    time.sleep(0.01)\n"
-    meanwhile = begin("fork", wait, {**quick_torch, "OPTION": "0"}, str(tmp_path / "go"))
-    for option in ("kept", "1", "kept", "2"):
-        assert begin("fork", "", {**quick_torch, "OPTION": option}).wait() == 0
-
-    kept = [key_of({**quick_torch, "OPTION": option}).socket for option in ("kept", "2")]
-    assert processes.servers() == kept
-    (tmp_path / "go").touch()
-    assert meanwhile.wait() == 0  # though what it was forked from is asked no more
-
-
 # --- Where there is none
 
 
@@ -349,17 +294,6 @@ print(before, "cpu_sim" in fabrics, "cpu_sim" in trainers, rank_zero_only.rank)
         assert found == f"True True True {rank}\n"
 
 
-def test_torchmetrics_need_not_be_installed(
-    said: Callable[..., str], modules: Path, quick_torch: dict[str, str]
-) -> None:
-    hide = "from importlib.machinery import PathFinder\nfind = PathFinder.find_spec\n"
-    hide += "PathFinder.find_spec = lambda name, *rest: None if name == 'torchmetrics' else find(name, *rest)\n"
-    (modules / "sitecustomize.py").write_text(hide)
-
-    tell = "import sys\nprint('torch' in sys.modules, 'torchmetrics' in sys.modules)"
-    assert said("fork", tell, quick_torch) == "True False\n"
-
-
 # --- The ranks of a script, which are started as Lightning's launcher starts them
 
 RANKS = """
@@ -385,15 +319,6 @@ os.environ["FIRST"] = str(os.getpid())
 rank = start(OF_THE_RANK="yes")
 print(rank.wait(), isinstance(rank, subprocess.Popen), flush=True)
 """
-KILLED = """
-if "LOCAL_RANK" in os.environ:
-    signal.pause()
-rank = start()
-first = rank.poll()
-rank.send_signal(signal.SIGTERM)
-print(first, rank.wait(), flush=True)
-start()
-"""
 WHO_IMPORTED = """
 print(torch.where, flush=True)
 if "LOCAL_RANK" not in os.environ:
@@ -414,27 +339,6 @@ def test_a_rank_finds_what_one_finds_that_was_started_afresh(
     assert json.loads(forked) == json.loads(afresh)
     assert json.loads(forked)["variable"] == "yes"
     assert (ended, has_ended) == ("5 True", "5 True")
-
-
-def test_signals_reach_a_rank_and_its_group(begin: Begin, quick_torch: dict[str, str], tmp_path: Path) -> None:
-    """What forks the ranks ends with the first."""
-    process = begin("fork", RANKS + KILLED, quick_torch, script=True, starts_ranks=True)
-    assert process.wait() == 0
-    assert (tmp_path / "said.txt").read_text() == "None -15\n"
-
-    os.killpg(process.pid, signal.SIGKILL)  # the last rank's
-    wait_for(lambda: not has_processes(process.pid))
-    alone = begin("fork", "", quick_torch, script=True, starts_ranks=True)
-    assert alone.wait() == 0
-    wait_for(lambda: not has_processes(alone.pid))
-
-
-def has_processes(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize(
