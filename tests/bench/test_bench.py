@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from io import StringIO
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import __main__ as command, child, passes, report
+from bench import __main__ as command, child, report
 from bench.figure import Figure, Measurement
 from bench.job import Job
 from bench.passes import measure
-from bench.plugin import announce
-from bench.report import Surroundings
 from bench.row import Compared, Row, Timed
 from bench.rows import ROWS
 from bench.sides import HOST, LIGHTNING_RANKS, OPERATIONS, RANKS, TRAINERS, Ask, Pair, Side
-from bench.table import amount, table
-from rich.console import Console
 
 RATIO = Row("sort", "sorting: ours ÷ theirs", "×", 1.05, Timed(lambda: 1.0))
 PAIR = Pair(("ours", "theirs"), Side("worker"))
@@ -70,18 +63,6 @@ def test_a_goal_is_met_where_the_interval_begins_below_it() -> None:
     assert (figure(99.0, row=known).verdict, figure(1.0, row=known).verdict) == ("missed, known", "met")
 
 
-def test_a_row_says_figure_spread_bound_and_verdict() -> None:
-    console = Console(width=200, record=True, file=StringIO())
-    for quick in (False, True):
-        console.print(table([figure(1.1, 1.2, 1.3, 1.4, 1.5)], quick=quick))
-    text = console.export_text()
-
-    for part in ("sorting: ours ÷ theirs", "1.300 ×", "1.100 × – 1.500 ×", "≤ 1.050 ×", "MISSED"):
-        assert part in text
-    assert text.count("quick: few rounds") == 1
-    assert [amount(0.12345, "s"), amount(63.21, "s"), amount(1.2345, "ms")] == ["0.123 s", "63.2 s", "1.23 ms"]
-
-
 class TestPasses:
     @pytest.fixture
     def told(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -114,22 +95,6 @@ class TestPasses:
         # The machine was ten times slower in the last round: for both.
         assert measured["sort"] == Measurement([2.0, 2.0, 2.0], [[2.0, 2.0, 20.0], [1.0, 1.0, 10.0]])
 
-    @pytest.mark.parametrize(
-        ("once", "long_s", "order"),
-        [(False, 0.0, "|" + "ab" * 4), (True, 20.0, "|" + "ab" * 2)],
-        ids=["long: one round", "a peak: no warm-up"],
-    )
-    def test_two_passes_share_a_pairs_processes(
-        self, told: list[str], monkeypatch: pytest.MonkeyPatch, once: bool, long_s: float, order: str
-    ) -> None:
-        monkeypatch.setattr(passes, "LONG_S", long_s)
-        question = {"seconds": repeat(1.0)}
-        how = Compared(PAIR, (question, question), rounds=1 if once else 3, once=once)
-        rows = [replace(RATIO, name=name, how=how) for name in ("one", "two")]
-
-        assert list(measure(rows, {}, quick=False)) == rows * 2
-        assert "".join(told) == order * 2
-
     def test_a_row_that_is_well_known_is_not_measured_again(self) -> None:
         noisy = iter([1.0, 1.2, 1.0, 1.2, 1.0, 1.2, *[1.1] * 99])
         rows = [
@@ -144,22 +109,6 @@ class TestPasses:
         assert passed[:4] == [row.name for row in rows]
         assert passed.count("noisy") > 2
         assert len(passed) - passed.count("noisy") == 3
-
-    def test_after_the_budget_only_the_first_pass_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(passes, "BUDGET_S", 0.0)
-        noisy = Timed(iter(spread(99)).__next__)
-        rows = [Row(name, "", "s", None, noisy) for name in ("one", "two", "three")]
-
-        assert [row.name for row in measure(rows, {}, quick=False)] == ["one", "two", "three", "one"]
-
-    def test_a_quick_run_makes_one_round_and_a_later_one_more(self) -> None:
-        measured: dict[str, Measurement] = {}
-
-        assert list(measure([RATIO], measured, quick=True)) == [RATIO]
-        assert measured["sort"].values == [1.0]
-        measured = {"sort": Measurement([1.0, 1.2])}
-        assert list(measure([RATIO], measured, quick=False))[:1] == [RATIO]
-        assert measured["sort"].values[:5] == [1.0, 1.2, 1.0, 1.0, 1.0]
 
 
 class TestTheCommand:
@@ -224,16 +173,6 @@ class TestTheCommand:
         figures = json.loads((tmp_path / "report.json").read_text())["figures"]
         assert {name: each["values"] for name, each in figures.items()} == {"sort": [1.0] * 3, "search": [1.1] * 3}
 
-    def test_measurements_of_something_else_are_not_used(self, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
-        fake(sort=lambda: 1.0)
-        command.main(["--quick", "--only", "sort"])
-
-        assert command.main(["--only", "sort", "--go-on"]) == 2
-        assert "cannot be gone on with: quick was True and is False; measure all of it" in capsys.readouterr().err
-        with pytest.raises(SystemExit, match="2"):
-            command.main(["--only", "speed"])
-        assert "invalid choice: 'speed'" in capsys.readouterr().err
-
 
 class TestChildren:
     def test_child_gets_no_setting_that_changes_the_figures(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,29 +195,6 @@ class TestChildren:
             pytest.raises(child.MeasurementError, match=r"(?s)ended when it was asked .*no such device"),
         ):
             ask({"device": "x"})
-
-    def test_the_port_of_ranks_is_free_for_no_other_process(self) -> None:
-        tell = (
-            'import json, os; input(); print(json.dumps({"port": int(os.environ["MASTER_PORT"])}), flush=True); input()'
-        )
-        with child.conversation(child.python_command(tell), ranks=2) as ask, socket.socket() as other:
-            port = ask({})["port"]
-            with pytest.raises(OSError, match="in use"):
-                other.bind(("127.0.0.1", port))
-
-    def test_this_process_imports_no_torch(self) -> None:
-        """Its memory would count as the peak of every child that it starts."""
-        assert child.python("import sys, bench.__main__; print('torch' in sys.modules)") == "False\n"
-
-    def test_an_announced_plugin_is_installed(self, tmp_path: Path) -> None:
-        announce(tmp_path, "acme", "northbridge_acme")
-
-        said = child.python(
-            "import northbridge; print([p for p in northbridge.installed() if p.name == 'acme'])",
-            environ={"PYTHONPATH": str(tmp_path)},
-        )
-
-        assert said == "[<Plugin 'acme' in 'northbridge_acme', from northbridge-acme 1.0>]\n"
 
 
 class TestWorkers:
@@ -313,32 +229,3 @@ class TestWorkers:
     def test_a_training_is_timed_again_and_again(self, side: Side, job: Job, answer: str) -> None:
         with side.open() as ask:
             assert all(ask(asdict(job))[answer] > 0 for _ in range(2))
-
-
-def test_each_start_of_a_side_has_a_new_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = []
-
-    @contextmanager
-    def note(_: list[str], *, ranks: int, environ: dict[str, str]) -> Iterator[None]:
-        given.append((ranks, Path(environ["FOLDER"])))
-        assert given[-1][1].parent.is_dir()
-        yield
-
-    monkeypatch.setattr(child, "conversation", note)
-    for _ in range(2):
-        with Side("rank_worker", 2, {"FOLDER": "{folder}/records"}).open():
-            pass
-
-    (ranks, first), (_, second) = given
-    assert (ranks, first != second, first.parent.exists()) == (2, True, False)
-
-
-def test_machines_of_one_name_that_multiply_otherwise_are_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "cpuinfo"
-    monkeypatch.setattr(report, "_CPUINFO", file)
-    found = []
-    for flags in ("fpu avx2 avx512f avx512_bf16", "fpu avx2", "fpu"):
-        file.write_text(f"processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: {flags}\n\n")
-        found.append(Surroundings.look().cpu)
-
-    assert found == ["AMD EPYC (avx512_bf16)", "AMD EPYC (avx2)", "AMD EPYC"]

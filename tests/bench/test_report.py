@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import child, many_ranks, page, ranks_plot
-from bench.many_ranks import COUNTS, Cost, main
+from bench import page
 from bench.page import text
 from bench.plot import draw
 from bench.recorded import Report, ReportFileError, read
-
-COST = Cost(first_step_seconds=9.5, step_seconds=0.55, cpu_seconds=0.0143, private_megabytes=24.6)
 
 
 def figure(value: float, **more: Any) -> dict[str, Any]:
@@ -79,13 +75,6 @@ def test_earlier_figures_of_the_same_machine_stand_beside_it(tmp_path: Path) -> 
     assert text(now, elsewhere) == text(now)
 
 
-@pytest.mark.parametrize(("verdict", "reason"), [("MISSED", ""), ("missed, known", " no kernel of its own")])
-def test_a_missed_goal_says_so_and_why(tmp_path: Path, verdict: str, reason: str) -> None:
-    shown = written(tmp_path, figure(1.2, verdict=verdict, missed=reason.strip()))
-
-    assert f"| **missed: ≤ 1.050 ×**{reason} |" in text(shown)
-
-
 def test_the_command_writes_the_page_and_its_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,36 +104,3 @@ def test_the_picture_has_each_ratio_and_a_colour_for_misses(tmp_path: Path) -> N
     assert ["#e5534b" in (tmp_path / name).read_text() for name in ("met", "missed")] == [False, True]
     with pytest.raises(ReportFileError, match=r"^the report holds no ratio: measure more$"):
         draw(written(tmp_path, figure(3.0, unit="s")), tmp_path / "none")
-
-
-def test_many_ranks_have_a_table_and_a_drawing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = json.dumps(asdict(COST))
-    monkeypatch.setattr(child, "run", lambda *_, **__: f"Lightning says something\n{said}\n")
-    drawn: list[dict[str, list[Cost]]] = []
-    monkeypatch.setattr(ranks_plot, "draw", drawn.append)
-    monkeypatch.setattr(many_ranks, "cost", many_ranks.cost.__wrapped__)  # nothing is kept for other tests
-
-    assert main() == 0
-    assert drawn == [dict.fromkeys(many_ranks.ACCELERATORS, [COST] * len(COUNTS))]
-    assert "| 64 | cpu_sim | 9.5 s | 550 ms | 14.3 ms | 25 MB |" in capsys.readouterr().out
-
-    monkeypatch.undo()
-    ranks_plot.draw({"cpu_sim": [COST] * len(COUNTS), "cpu": [COST]}, tmp_path / "ranks.svg")
-    assert "CPU time of a rank in a step, ms" in (tmp_path / "ranks.svg").read_text()
-
-
-def test_a_training_that_fails_draws_no_picture(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(*_: object) -> Cost:
-        raise child.MeasurementError("rank 3 is gone")
-
-    monkeypatch.setattr(many_ranks, "cost", fail)
-
-    assert main() == 3
-    assert capsys.readouterr().err == "could not be measured: rank 3 is gone\n"
-    with pytest.raises(SystemExit, match="0"):
-        main(["--help"])
-    assert "2 to 64 ranks" in capsys.readouterr().out
