@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from datetime import date
 from pathlib import Path
@@ -13,17 +12,12 @@ from packaging.version import Version
 from tests.compat import __main__ as command
 from tests.compat.__main__ import (
     ROOT,
-    VENDORS,
-    EnvironmentRefusedError,
     Other,
     Outcome,
     Suite,
     constraints_with,
-    find_python,
-    prepare,
     read,
     run,
-    with_python,
     with_torch,
 )
 
@@ -60,15 +54,6 @@ def test_what_cannot_be_tried_is_refused(asked: list[str], said: str, capsys: py
     assert re.match(f"make compat: {said}", line)
 
 
-def test_newest_of_pyenv_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
-    for version in ("3.13.2", "3.13.11", "3.12.4"):
-        (python := tmp_path / "versions" / version / "bin" / "python").parent.mkdir(parents=True)
-        python.touch()
-
-    assert find_python(Other.read("Python", "3.13").version) == str(tmp_path / "versions/3.13.11/bin/python")
-
-
 def test_everything_else_is_pinned_as_far_as_a_python_has_it() -> None:
     text = "# tools\nnumpy==2.4.6\ntorch==2.13.0\ntorchmetrics==1.9.0\n"
     needs = {"numpy": ">=3.11", "torch": None}.get
@@ -76,24 +61,6 @@ def test_everything_else_is_pinned_as_far_as_a_python_has_it() -> None:
     assert constraints_with(TORCH, text).splitlines()[1:] == ["numpy==2.4.6", "torchmetrics==1.9.0", "torch==2.15.0"]
     assert constraints_with(PYTHON, text, needs) == "torch==2.13.0\ntorchmetrics==1.9.0\n"
     assert constraints_with(Other("Python", Version("3.13")), text, needs).count("==") == 3
-
-
-def test_a_torch_that_pip_does_not_find_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[str]] = []
-
-    def run(line: list[str], **_more: object) -> subprocess.CompletedProcess[str]:
-        asked.append(line)
-        (tmp_path / "torch-9.9.9").mkdir(exist_ok=True)
-        return subprocess.CompletedProcess(line, int("torch==9.9.9" in line))
-
-    monkeypatch.setattr(command, "FOLDER", tmp_path)
-    monkeypatch.setattr(subprocess, "run", run)
-
-    with pytest.raises(EnvironmentRefusedError, match=r"^pip could not install torch==9\.9\.9 into "):
-        prepare(Other("torch", Version("9.9.9")))
-
-    assert asked[0][:3] == [sys.executable, "-m", "venv"]
-    assert not (tmp_path / "torch-9.9.9" / ".complete").exists()
 
 
 def test_a_torch_runs_each_file_of_the_chips_tests_once() -> None:
@@ -109,13 +76,6 @@ def test_a_torch_runs_each_file_of_the_chips_tests_once() -> None:
     # A torch that was built for another accelerator refuses these alone, and only here is one tested.
     with_own_key = [SimulatedDevice.read(file) for file in ROOT.glob("backends/*/*/simulated/device.toml")]
     assert [suite.simulates for suite in others] == sorted(each.type for each in with_own_key if each.key)
-
-
-def test_each_simulated_chip_trains_on_a_python() -> None:
-    doctors = [suite for suite in with_python() if "doctor" in suite.line]
-
-    assert [suite.simulates for suite in doctors] == [None, *VENDORS]
-    assert [suite.line[2] for suite in doctors] == ["cpu_sim", *VENDORS]
 
 
 def test_a_report_is_counted_and_failures_are_named() -> None:

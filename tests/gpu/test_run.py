@@ -7,7 +7,6 @@ import json
 import os
 import re
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -17,29 +16,6 @@ from tests.scripts import run_script
 
 Captured = pytest.CaptureFixture[str]
 _NO_GPU = {"torch": "2.11.0+cu130", "CUDA": "13.0", "card": None}
-
-
-def test_pins_are_installed_versions() -> None:
-    pins = prepare.find_pins("3.12")
-
-    assert {"lightning", "pytorch-lightning", "pytest", "pydantic-core", "tensorboardx", "numpy"} <= pins.keys()
-    assert {"torch", "sympy", "setuptools", "northbridge", "mypy"} & pins.keys() == set()
-    assert pins["lightning"] == version("lightning")
-
-
-def test_wheels_that_are_too_large_are_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    (tmp_path / "old-1-py3-none-any.whl").touch()
-    monkeypatch.setattr(prepare, "MOST_BYTES", 2 << 20)
-    monkeypatch.setattr(prepare, "build", lambda folder: (folder / "a.whl").write_bytes(bytes(2 << 20)))
-    monkeypatch.setattr(prepare, "download", lambda folder, *_: (folder / "b.whl").write_bytes(bytes(1 << 20)))
-
-    assert prepare.main(["--folder", str(tmp_path)]) == 1
-
-    assert capsys.readouterr().err == (
-        f"make gpu-wheels: 2 wheels for Python 3.12 in {tmp_path}, 3.0 MiB, but at most 2 MiB are carried\n"
-    )
 
 
 @pytest.mark.parametrize(
@@ -66,13 +42,6 @@ def test_what_is_missing_is_one_line(
     assert " Fix: " in said
     assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-def test_wheels_of_another_python_are_an_error(tmp_path: Path) -> None:
-    (tmp_path / "acme-1.0-cp32-cp32-linux_x86_64.whl").touch()
-
-    with pytest.raises(run.NotPossibleError, match=r"pip could not install .*acme.*\. Fix: make gpu-wheels ARGS='--py"):
-        run.install(tmp_path, tmp_path / "site")
 
 
 def test_part_over_budget_ends_and_the_next_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 from tools.contract import Compared, app, compare
-from tools.wheel import Wheel, WheelError, download
+from tools.wheel import Wheel
 from typer.testing import CliRunner
 
 from northbridge.contract import Contract
@@ -158,26 +157,6 @@ def test_where_a_device_is_looked_up(
     assert said in found.found
 
 
-def test_a_failed_download_says_what_pip_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[str]] = []
-
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        asked.append(command)
-        return subprocess.CompletedProcess(command, 1, "ERROR: No matching distribution found for torch-acme==9\n")
-
-    monkeypatch.setattr(subprocess, "run", run)
-
-    with pytest.raises(WheelError) as refusal:
-        download("torch-acme==9", tmp_path)
-
-    assert str(refusal.value) == (
-        "pip cannot download 'torch-acme==9': ERROR: No matching distribution found for torch-acme==9. Fix: give the"
-        " path of a wheel"
-    )
-    assert {"--no-deps", "--only-binary=:all:"} < {*asked[0]}
-    assert asked[0][-2:] == ["--", "torch-acme==9"]
-
-
 MODULE = """
 raise SystemExit("this file was run")
 
@@ -223,12 +202,3 @@ def test_what_cannot_be_compared_is_wrong_usage(teco: Path, tmp_path: Path) -> N
         code, output = run(name, str(wheel))
         assert code == 2
         assert said in output
-
-
-def test_a_wheel_of_which_nothing_can_be_read_fails(tmp_path: Path) -> None:
-    files: dict[str, str] = dict.fromkeys(("torch_sdaa/__init__.py", "torch_sdaa/sdaa.py"), "def (:")
-
-    code, page = run("sdaa", str(write_wheel(tmp_path / "torch_sdaa-3.3-py3-none-any.whl", files)))
-
-    assert code == 1
-    assert re.search(r"`torch.sdaa.device_count` \| function \| yes \| not readable \|", page)
