@@ -77,7 +77,6 @@ def assert_one_training(said: str, world_size: int) -> None:
 # A server of two cards, where the documentation has eight: the same lines, in a quarter of the time
 TRAINERS = [
     (2, "trainer = Trainer()"),
-    (2, 'trainer = Trainer(accelerator=HPUAccelerator(), devices="auto", strategy="hpu_parallel")'),
     (
         2,
         (
@@ -85,7 +84,6 @@ TRAINERS = [
             " gradient_as_bucket_view=True, static_graph=True, find_unused_parameters=True))"
         ),
     ),
-    (1, 'trainer = Trainer(accelerator="hpu", devices=1, strategy="hpu_single")'),
     (
         1,
         (
@@ -95,7 +93,6 @@ TRAINERS = [
     ),
 ]
 FABRICS = [
-    (1, "fabric = Fabric(accelerator=HPUAccelerator(), devices=1, strategy=SingleHPUStrategy(device='hpu'))"),
     (2, 'fabric = Fabric(accelerator="hpu", devices=2, strategy="hpu_parallel")'),
     (2, "fabric = Fabric(devices=2, strategy=HPUDDPStrategy(), plugins=[HPUPrecision('bf16-mixed')])"),
 ]
