@@ -106,7 +106,6 @@ tests/backends/simulated/ full
     standard test_runs.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[eager]
     standard test_runs.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[ren
 tests/backends/simulation/ fast
-    standard test_network.py
 tests/backends/together/ full
     fast test_difference.py
 tests/bench/ fast
