@@ -1,4 +1,4 @@
-"""The programs of ranks in test_calls.py: dtypes, groups, coalesced and asynchronous calls, and shards.
+"""The programs of ranks in test_calls.py: dtypes, groups, coalesced and asynchronous calls, and random numbers.
 
 `python group_programs.py <function>`, under RANK and so on.
 """
@@ -14,18 +14,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from tests.backends.cpu_sim.csrc.collective.rank_programs import HERE, RANK, SIZE, expect, full, group, refusal, started
-from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
+from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, rand
+from torch.distributed.tensor import DTensor, Replicate, Shard, rand
 
 from northbridge_cpu_sim import Fault, planned_faults
 
-AND_GLOO = "cpu:gloo,cpu_sim:simccl"
-
 # Untyped in torch.
-distributed: Callable[..., DTensor] = distribute_tensor
 sharded_random: Callable[..., DTensor] = rand
 
 MOVED = (
@@ -279,71 +274,6 @@ def receives_that_nobody_meets() -> None:
         dist.barrier()
     assert works[1] is not None
     assert "the group was shut down" in refusal(works[1].wait)
-
-
-# --- Models and tensors that are spread over ranks, beside those of the suite
-
-
-def train(net: nn.Module, rows: int, place: torch.device | str, ranks: int = 1, rank: int = 0) -> dict[str, Any]:
-    """Train 3 steps of AdamW with this rank's rows of each batch; return the whole weights."""
-    generator = torch.Generator().manual_seed(1)
-    optimizer = torch.optim.AdamW(net.parameters(), 1e-2)
-    for _ in range(3):
-        optimizer.zero_grad()
-        batch = torch.randn(rows, 10, generator=generator).chunk(ranks)[rank].to(place)
-        torch.autograd.backward(net(batch).square().mean())
-        optimizer.step()
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    return get_model_state_dict(net, options=options)
-
-
-def make_net() -> nn.Sequential:
-    """Of an odd width, so that no shard is as large as the others."""
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(10, 7), nn.GELU(), nn.Linear(7, 3))
-
-
-def expect_trained(found: dict[str, Any]) -> None:
-    if RANK == 0:
-        torch.testing.assert_close(found, train(make_net(), 8, "cpu"), rtol=0, atol=2e-6)
-
-
-def fsdp_offload() -> None:
-    with group(AND_GLOO):
-        mesh = init_device_mesh("cpu_sim", (SIZE,))
-        net = make_net()
-        for part in (net[0], net[2], net):
-            fully_shard(part, mesh=mesh, offload_policy=CPUOffloadPolicy(pin_memory=True))
-        expect_trained(train(net, 8, HERE, SIZE, RANK))
-        assert {p.device.type for p in net.parameters()} == {"cpu"}
-
-
-def fsdp_meta() -> None:
-    """Made on the meta device, and given its memory and its numbers once it is sharded."""
-    with group():
-        mesh = init_device_mesh("cpu_sim", (SIZE,))
-        with torch.device("meta"):
-            net = make_net()
-        fully_shard(net, mesh=mesh)
-        net.to_empty(device=HERE)
-        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-        set_model_state_dict(net, make_net().state_dict() if RANK == 0 else {}, options=options)
-        expect_trained(train(net, 8, HERE, SIZE, RANK))
-
-
-def dtensors() -> None:
-    with group():
-        mesh = init_device_mesh("cpu_sim", (SIZE,))
-        x = torch.arange(SIZE * 6.0).view(SIZE * 2, 3)
-        rows: Any = distributed(x.to(HERE), mesh, [Shard(0)])
-        assert torch.equal(rows.to_local().cpu(), x.chunk(SIZE)[RANK])
-        columns = rows.redistribute(mesh, [Shard(1)])
-        assert columns.to_local().shape == (SIZE * 2, [2, 1][RANK])
-        assert torch.equal(columns.full_tensor().cpu(), x)
-        assert torch.equal((rows @ rows.t()).full_tensor().cpu(), x @ x.t())
-        assert rows.sum().full_tensor().item() == x.sum().item()
-        partial = DTensor.from_local(torch.ones(2, device=HERE), mesh, [Partial()])
-        assert partial.redistribute(mesh, [Replicate()]).to_local().tolist() == [SIZE, SIZE]
 
 
 def random_dtensors() -> None:

@@ -21,7 +21,7 @@ RIGHT = {
     "group_programs.py": (
         "every_dtype_moves uneven split/4 coalesced coalesced_in_vain fault_in_a_future/immediate"
         " receives_that_nobody_meets receives_that_nobody_meets/immediate"
-        " fsdp_offload fsdp_meta dtensors random_dtensors"
+        " random_dtensors"
     ),
     "stream_rank_programs.py": (
         "each_collective reduce_to_one_rank received_message waited_for_by_another_stream input_overwritten"
