@@ -89,11 +89,6 @@ class TestNoCollective:
             " strategy, or northbridge.HostCollective() in its plugin"
         )
 
-    def test_library_is_returned(self) -> None:
-        collective = northbridge.HostCollective()
-
-        assert make_backend(collective=collective).require_collective() is collective
-
 
 def test_what_crosses_is_found_anew_on_the_other_side(install: Install) -> None:
     sent = install("acme").python("import pickle, northbridge, sys; print(pickle.dumps(northbridge.get('acme')))")
@@ -165,16 +160,6 @@ def test_what_a_plain_chip_lacks_is_told(plain: northbridge.Acceleration, monkey
     assert refused(plain.graph) == (REGISTERED, "graphs")
     monkeypatch.delattr(torch.accelerator, "Graph")
     assert refused(plain.graph) == (TOO_OLD, "graphs")
-
-
-def test_gradients_are_clipped_as_torch_clips_them(plain: northbridge.Acceleration) -> None:
-    weight = torch.nn.Parameter(torch.zeros(2))
-    weight.grad = torch.tensor([3.0, 4.0])
-
-    norm = plain.clip_grad_norm([weight], max_norm=1.0)
-
-    assert norm == 5
-    assert torch.equal(weight.grad, torch.tensor([3.0, 4.0]) * (1 / (5 + 1e-6)))
 
 
 def test_a_chip_with_nothing_of_its_own_says_so(plain: northbridge.Acceleration) -> None:

@@ -343,10 +343,17 @@ def test_a_new_shape_of_the_batch_is_a_new_graph(net: Net) -> None:
     assert (found[0].first_step, found[0].steps) == (0, 3)
 
 
-def test_a_shape_that_depends_on_values_is_found_in_its_module(net: Net) -> None:
-    found = steps(net, (rows(1, 1), {}), (rows(1, -1), {}), (rows(-1, 1), {}))
-
-    assert told(found)[1:] == [("head", "(1, 3) float32"), None]
+@pytest.mark.parametrize(
+    ("calls", "found"),
+    [
+        ([(rows(1, 1), {}), (rows(1, -1), {}), (rows(-1, 1), {})], [("head", "(1, 3) float32"), None]),
+        ([(rows(1), {}), (rows(1), {"scale": 0.5}), (rows(1), {"times": 3})], [None, ("head", "(1, 3) float32")]),
+        ([(rows(1), {}), (rows(1), {"times": 2})], [("all", "known inputs, but in another order")]),
+    ],
+    ids=["a shape by values", "whole numbers and booleans, no floats", "a call more"],
+)
+def test_what_a_module_gets_makes_a_graph(net: Net, calls: Any, found: list[Any]) -> None:
+    assert told(steps(net, *calls))[1:] == found
 
 
 def test_another_dtype_and_another_mode_are_new_graphs(net: Net) -> None:
@@ -360,18 +367,6 @@ def test_another_dtype_and_another_mode_are_new_graphs(net: Net) -> None:
         half.train(training)(rows(1).double())
         graphs.end_step("train", 0)
     assert [graph.module for graph in graphs.graphs.values()] == ["batch", "first (eval)"]
-
-
-def test_whole_numbers_and_booleans_count_and_floats_do_not(net: Net) -> None:
-    found = steps(net, (rows(1), {}), (rows(1), {"scale": 0.5}), (rows(1), {"times": 3}))
-
-    assert told(found)[1:] == [None, ("head", "(1, 3) float32")]
-
-
-def test_a_call_more_of_a_module_is_a_new_order(net: Net) -> None:
-    found = steps(net, (rows(1), {}), (rows(1), {"times": 2}))
-
-    assert told(found)[1:] == [("all", "known inputs, but in another order")]
 
 
 def test_nested_inputs_and_the_objects_of_a_batch_are_read() -> None:

@@ -256,7 +256,7 @@ REFUSED: list[tuple[type[NorthbridgeError], Any, dict[str, Any], str]] = [
         for asked, devices in (("dp", 1), ("xla", 2), ("xla_debug", 1), ("single_xla", 1))
     ),
     *(
-        (UnsupportedError, asked, {"devices": 1}, OTHERS.format(asked, other))
+        (UnsupportedError, asked, {"devices": 1, "capability": "strategy"}, OTHERS.format(asked, other))
         for asked, other in (
             ("ddp_hpu", "hpu"),
             ("DDP_HPU", "hpu"),
@@ -291,10 +291,6 @@ def test_a_strategy_is_refused(
     said = refusal(kind, build, **{"accelerator": "cpu_sim", "devices": 2, **more}, strategy=strategy)
 
     assert said == message.format(namespace)
-
-
-def test_a_strategy_of_another_backend_is_a_capability(build: Build) -> None:
-    refusal(UnsupportedError, build, accelerator="cpu_sim", devices=1, strategy="ddp_hpu", capability="strategy")
 
 
 @pytest.mark.parametrize(

@@ -48,17 +48,6 @@ def test_a_spawned_rank_loads_the_chip_before_it_unpickles(build: Build, strateg
     assert words.index("_load_first") < words.index("device")
 
 
-def test_a_pickled_strategy_arrives_with_its_devices(namespace: Namespace, build: Build) -> None:
-    strategy = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy
-
-    arrived = pickle.loads(pickle.dumps(strategy))
-
-    assert type(arrived) is type(strategy)
-    assert arrived.parallel_devices == strategy.parallel_devices
-    assert arrived.accelerator.name() == "cpu_sim"
-    assert arrived._launcher._strategy is arrived
-
-
 @of_trainers
 def test_a_pickled_strategy_arrives_with_its_optimizers(namespace: Namespace, build: Build) -> None:
     strategy = build(accelerator="cpu_sim", devices=1).strategy

@@ -47,40 +47,91 @@ def told(act: Callable[[], object], category: type[Warning] = DtypeWarning) -> l
     return [str(each.message) for each in caught if each.category is category]
 
 
-@pytest.mark.parametrize(
-    ("module", "named"),
-    [
-        (
-            torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, dtype=torch.float64)),
-            "parameter '1.weight'",
-        ),
-        (torch.nn.BatchNorm1d(2, affine=False, dtype=torch.float64), "buffer 'running_mean'"),
-    ],
+CONVNET = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.ReLU())
+DOUBLE = torch.zeros(2, 3, dtype=torch.float64)
+OTHERS = [torch.zeros(1, dtype=dtype) for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool)]
+IN_FLOAT16 = northbridge.no("they are computed in float16")
+NO_RANGE = northbridge.no("matrix products end at 65504")
+WIDE = (
+    "{} is float64, and 'tested' has no float64: it computes it as float32; make it float32, or keep to values that fit"
 )
-def test_parameter_is_named_with_reason_and_fix(module: torch.nn.Module, named: str) -> None:
-    assert told(lambda: warn_of_module(make(float64=NO_FLOAT64), module)) == [
-        (
-            f"the {named} is float64, and 'tested' has no float64: it computes it as float32; make it"
-            " float32, or keep to values that fit"
+LESS = "'0' is a {} in float32, and 'tested' does not compute it in float32: {}"
+RANGE = (
+    "precision={!r} was asked for, and 'tested' does not have bfloat16's range in matrix products: matrix products end"
+    " at 65504"
+)
+CASES: dict[str, tuple[dict[str, northbridge.Claim], Callable[..., None], tuple[Any, ...], str | None]] = {
+    "a parameter": (
+        {"float64": NO_FLOAT64},
+        warn_of_module,
+        (torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, dtype=torch.float64)),),
+        WIDE.format("the parameter '1.weight'"),
+    ),
+    "a buffer": (
+        {"float64": NO_FLOAT64},
+        warn_of_module,
+        (torch.nn.BatchNorm1d(2, affine=False, dtype=torch.float64),),
+        WIDE.format("the buffer 'running_mean'"),
+    ),
+    **{
+        name: ({"float64": NO_FLOAT64}, warn_of_batch, (batch,), WIDE.format("a tensor of shape (2, 3) in the batch"))
+        for name, batch in {
+            "a tensor": DOUBLE,
+            "one in a list": [torch.zeros(1), (DOUBLE,)],
+            "one in a dictionary": {"name": "x", "inputs": {"left": DOUBLE}},
+        }.items()
+    },
+    "a convolution": (
+        {"float32_convolutions": IN_FLOAT16},
+        warn_of_module,
+        (CONVNET,),
+        LESS.format("convolution", "they are computed in float16"),
+    ),
+    "a linear layer": (
+        {"float32_products": northbridge.no("it reads ten bits")},
+        warn_of_module,
+        (torch.nn.Sequential(torch.nn.Linear(2, 2)),),
+        LESS.format("linear layer", "it reads ten bits"),
+    ),
+    **{
+        word: (
+            {"bfloat16_range": NO_RANGE},
+            warn_of_module,
+            (torch.nn.Linear(1, 1), word),
+            RANGE.format(word) if "bf16" in word else None,
         )
-    ]
+        for word in ("bf16-mixed", "bf16-true", "16-mixed", "32-true")
+    },
+    "no counter": ({"int64": NO_INT64}, warn_of_module, (torch.nn.BatchNorm1d(2),), None),
+    **{
+        f"nothing {claim.answer}": (
+            {"float64": claim, "int64": claim},
+            warn_of_module,
+            (torch.nn.BatchNorm1d(2, dtype=torch.float64),),
+            None,
+        )
+        for claim in (northbridge.yes, northbridge.unknown)
+    },
+    "no convolution": ({"float32_convolutions": IN_FLOAT16}, warn_of_module, (torch.nn.Linear(1, 1),), None),
+    "none in float32": (
+        {"float32_convolutions": IN_FLOAT16},
+        warn_of_module,
+        (torch.nn.Conv1d(1, 1, 1, dtype=torch.bfloat16), "bf16-true"),
+        None,
+    ),
+    "none that autocast lowers": ({"float32_convolutions": IN_FLOAT16}, warn_of_module, (CONVNET, "16-mixed"), None),
+    "no other dtypes": ({"float64": NO_FLOAT64, "int64": NO_INT64}, warn_of_batch, (OTHERS,), None),
+    "no tensors": ({"int64": NO_INT64}, warn_of_batch, ({"text": ["a", "b"], "number": 2**40},), None),
+}
 
 
-@pytest.mark.parametrize(
-    "batch",
-    [
-        pytest.param(torch.zeros(2, 3, dtype=torch.float64), id="a tensor"),
-        pytest.param([torch.zeros(1), (torch.zeros(2, 3, dtype=torch.float64),)], id="in a list"),
-        pytest.param({"name": "x", "inputs": {"left": torch.zeros(2, 3, dtype=torch.float64)}}, id="in a dictionary"),
-    ],
-)
-def test_a_tensor_of_a_batch_is_told_of_by_its_shape(batch: Any) -> None:
-    (message,) = told(lambda: warn_of_batch(make(float64=NO_FLOAT64), batch))
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_not_computed_as_it_is_is_told_once(case: str) -> None:
+    claims, warn, given, said = CASES[case]
+    backend = make(**claims)
 
-    assert message == (
-        "a tensor of shape (2, 3) in the batch is float64, and 'tested' has no float64: it computes it as float32;"
-        " make it float32, or keep to values that fit"
-    )
+    assert told(lambda: warn(backend, *given)) == [said] * (said is not None)
+    assert told(lambda: warn(backend, *given)) == []
 
 
 def test_each_dtype_is_told_of_once_a_process() -> None:
@@ -99,31 +150,6 @@ def test_each_dtype_is_told_of_once_a_process() -> None:
     )
 
 
-CONVNET = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.ReLU())
-
-
-def test_convolution_in_less_precision_is_named() -> None:
-    backend = make(
-        float32_convolutions=northbridge.no("they are computed in float16; EXACT=1 computes them in float32")
-    )
-
-    assert told(lambda: warn_of_module(backend, CONVNET)) == [
-        (
-            "'0' is a convolution in float32, and 'tested' does not compute it in float32: they are computed in"
-            " float16; EXACT=1 computes them in float32"
-        )
-    ]
-    assert told(lambda: warn_of_module(backend, CONVNET)) == []
-
-
-def test_linear_layer_in_less_precision_is_named() -> None:
-    backend = make(float32_products=northbridge.no("it reads ten bits"))
-
-    assert told(lambda: warn_of_module(backend, torch.nn.Sequential(torch.nn.Linear(2, 2)))) == [
-        "'0' is a linear layer in float32, and 'tested' does not compute it in float32: it reads ten bits"
-    ]
-
-
 def test_spectral_norm_is_not_moved_by_set_up() -> None:
     """It does whenever its weight is read, and would train to other numbers than on the CPU."""
     layer = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(4, 3))
@@ -132,53 +158,6 @@ def test_spectral_norm_is_not_moved_by_set_up() -> None:
 
     assert len(told(lambda: warn_of_module(backend, torch.nn.Sequential(layer)))) == 1
     assert all(map(torch.equal, before, layer.buffers()))
-
-
-@pytest.mark.parametrize(
-    ("precision", "expected"), [("bf16-mixed", 1), ("bf16-true", 1), ("16-mixed", 0), ("32-true", 0)]
-)
-def test_missing_bfloat16_range_is_told(precision: str, expected: int) -> None:
-    backend = make(bfloat16_range=northbridge.no("matrix products end at 65504"))
-
-    said = told(lambda: warn_of_module(backend, torch.nn.Linear(1, 1), precision))
-
-    words = "and 'tested' does not have bfloat16's range in matrix products: matrix products end at 65504"
-    assert said == [f"precision={precision!r} was asked for, {words}"][:expected]
-
-
-IN_FLOAT16 = northbridge.no("they are computed in float16")
-OTHERS = [torch.zeros(1, dtype=dtype) for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool)]
-CASES: dict[str, tuple[dict[str, northbridge.Claim], Callable[[northbridge.Backend], object]]] = {
-    "a counter": ({"int64": NO_INT64}, lambda chip: warn_of_module(chip, torch.nn.BatchNorm1d(2))),
-    **{
-        f"what is {claim.answer}": (
-            {"float64": claim, "int64": claim},
-            lambda chip: warn_of_module(chip, torch.nn.BatchNorm1d(2, dtype=torch.float64)),
-        )
-        for claim in (northbridge.yes, northbridge.unknown)
-    },
-    "no convolution": ({"float32_convolutions": IN_FLOAT16}, lambda chip: warn_of_module(chip, torch.nn.Linear(1, 1))),
-    "not in float32": (
-        {"float32_convolutions": IN_FLOAT16},
-        lambda chip: warn_of_module(chip, torch.nn.Conv1d(1, 1, 1, dtype=torch.bfloat16), "bf16-true"),
-    ),
-    "autocast lowers it": (
-        {"float32_convolutions": IN_FLOAT16},
-        lambda chip: warn_of_module(chip, CONVNET, "16-mixed"),
-    ),
-    "other dtypes": ({"float64": NO_FLOAT64, "int64": NO_INT64}, lambda chip: warn_of_batch(chip, OTHERS)),
-    "no tensors": (
-        {"int64": NO_INT64},
-        lambda chip: warn_of_batch(chip, {"text": ["a", "b"], "number": 2**40}),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_nothing_is_told_of_what_is_computed_as_it_is(case: str) -> None:
-    claims, warn = CASES[case]
-
-    assert told(lambda: warn(make(**claims))) == []
 
 
 # --- In a Trainer and in a Fabric

@@ -14,7 +14,7 @@ from tests.core.lightning.conftest import Build, Claims, refusal as refused
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from northbridge.capabilities import DENIABLE, LEVEL_CLAIMS, Claim, no, yes
+from northbridge.capabilities import DENIABLE, LEVEL_CLAIMS, no, yes
 from northbridge.discovery.declared import load
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
@@ -237,17 +237,6 @@ def test_data_parallel_is_refused_in_a_fabric(strategy: str, spread: Any) -> Non
 
     assert refusal(lambda: setup(spread), "strategy dp") == SPREADS.format("'layer' is")
     assert refusal(lambda: setup(spread.layer), "strategy dp") == SPREADS.format("the module is")
-
-
-@pytest.mark.parametrize("claim", [Claim("unknown"), Claim("yes")])
-def test_what_is_claimed_or_unknown_is_tried(trainer: Build, module: Any, claims: Claims, claim: Claim) -> None:
-    claims(**dict.fromkeys(TRAINING_CLAIMS, claim))
-    host = trainer()
-
-    host.fit(module)
-
-    assert host.global_step == 1
-    assert load("cpu_sim").capabilities.fit == claim
 
 
 # --- Sparse gradients, sparse, nested and complex tensors of a model

@@ -31,6 +31,10 @@ class SimDDPStrategy(northbridge.DDPStrategyName, backend="cpu_sim"):
     pass
 
 
+class OtherDDPStrategy(northbridge.DDPStrategyName, backend="another"):
+    pass
+
+
 class SimSingleStrategy(northbridge.SingleDeviceStrategyName, backend="cpu_sim"):
     pass
 
@@ -274,12 +278,17 @@ def test_a_derived_strategy_becomes_both_classes(namespace: Namespace, build: Bu
 
 
 def test_a_run_without_it_is_not_an_instance(build: Build) -> None:
-    trainer = build(accelerator="cpu_sim", devices=2, strategy="ddp")
+    several = build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy
+    cpus = build(accelerator="cpu", devices=1).strategy
 
-    assert isinstance(trainer.strategy, SimDDPStrategy)
-    assert not isinstance(trainer.strategy, Summing)
-    assert not isinstance(trainer.strategy.accelerator, Counting)
-    assert not isinstance(trainer.strategy.checkpoint_io, Noting)
+    assert isinstance(build(accelerator="cpu_sim", devices=1).strategy, SimSingleStrategy)
+    assert isinstance(several, SimDDPStrategy)
+    for other in (SimSingleStrategy, OtherDDPStrategy, northbridge.DDPStrategyName, Summing):
+        assert not isinstance(several, other)
+    assert not isinstance(several.accelerator, Counting)
+    assert not isinstance(several.checkpoint_io, Noting)
+    assert not isinstance(cpus, SimSingleStrategy)
+    assert not isinstance(cpus.accelerator, SimAccelerator)
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))])

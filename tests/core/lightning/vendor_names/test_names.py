@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import copy
 import importlib
 import inspect
-import pickle
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -12,6 +10,7 @@ import pytest
 import torch
 from tests.core.lightning.conftest import Build, Claims, of_fabrics, of_trainers, refusal
 from tests.core.lightning.vendor_names.test_draft import (
+    OtherDDPStrategy,
     SimAccelerator,
     SimCheckpointIO,
     SimDDPStrategy,
@@ -31,10 +30,6 @@ class SimPrecision(northbridge.PrecisionName, backend="cpu_sim"):
     words = {"bf16": "bf16-mixed", "bf16-mixed": "bf16-mixed", "32-true": "32-true"}  # noqa: RUF012
 
 
-class OtherDDPStrategy(northbridge.DDPStrategyName, backend="another"):
-    pass
-
-
 @pytest.fixture(autouse=True)
 def nothing_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names, "_warned", set())
@@ -45,17 +40,6 @@ def devices(strategy: Any) -> list[str]:
 
 
 # --- What a name becomes
-
-
-def test_an_accelerator_becomes_that_of_the_namespace(namespace: Namespace, build: Build) -> None:
-    name = SimAccelerator()
-
-    strategy = build(accelerator=name, devices=1).strategy
-
-    assert strategy.accelerator is name
-    assert type(name) is classes(namespace).accelerator.of("cpu_sim")
-    assert isinstance(strategy.accelerator, SimAccelerator)
-    assert issubclass(type(strategy.accelerator), SimAccelerator)
 
 
 def test_a_ddp_strategy_becomes_ours_with_its_arguments(namespace: Namespace, build: Build) -> None:
@@ -152,20 +136,6 @@ def test_what_a_name_has_become_can_be_given_to_the_next_host(namespace: Namespa
         assert build(accelerator=name_there, devices=1).strategy.root_device.type == "cpu_sim"
 
     assert again.accelerator is name
-
-
-def test_run_without_a_vendors_name_still_matches_it(build: Build) -> None:
-    single = build(accelerator="cpu_sim", devices=1).strategy
-    ddp = build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy
-
-    assert isinstance(single, SimSingleStrategy)
-    assert isinstance(ddp, SimDDPStrategy)
-    assert not isinstance(ddp, SimSingleStrategy)
-    assert not isinstance(ddp, OtherDDPStrategy)
-    assert not isinstance(ddp, northbridge.DDPStrategyName)
-    lightnings = build(accelerator="cpu", devices=1).strategy
-    assert not isinstance(lightnings, SimSingleStrategy)
-    assert not isinstance(lightnings.accelerator, SimAccelerator)
 
 
 # --- Devices of a strategy
@@ -308,17 +278,6 @@ def test_an_argument_without_a_meaning_is_warned_of_once(monkeypatch: pytest.Mon
     assert [str(each.message) for each in caught] == ["SimPrecision(recipe=…) has no meaning any more: leave it out"]
     assert again.arguments == {"precision": "bf16-mixed"}
     assert caught[0].filename == __file__  # the line to change
-
-
-# --- Before a Trainer or a Fabric has it
-
-
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda name: pickle.loads(pickle.dumps(name))])
-def test_it_can_be_copied_and_pickled(build: Build, duplicate: Callable[[Any], Any]) -> None:
-    clone = duplicate(SimDDPStrategy(bucket_cap_mb=3))
-
-    assert type(clone) is SimDDPStrategy
-    assert build(strategy=clone, devices=2).strategy._ddp_kwargs == {"bucket_cap_mb": 3}
 
 
 # --- What Northbridge does not drive
