@@ -87,22 +87,19 @@ def test_lightnings_word_asks_for_it(namespace: Namespace, build: Build) -> None
     assert isinstance(plugin, namespace.module("plugins").Precision)
 
 
-def test_the_public_name_serves_each_namespace(namespace: Namespace, build: Build) -> None:
+@pytest.mark.parametrize("inside", [False, True], ids=["a plugin", "of a strategy"])
+def test_the_public_name_serves_each_namespace(namespace: Namespace, build: Build, inside: bool) -> None:
     mine = northbridge.Float8Precision(engine="emulating", recipe="coarse", skip=["head"])
+    asked: dict[str, Any] = {"plugins": [mine]}
+    if inside:
+        argument = "precision_plugin" if namespace.is_trainer else "precision"
+        asked = {"strategy": namespace.module("strategies").DDPStrategy(**{argument: mine})}
 
-    plugin = precision_of(build(accelerator="cpu_sim", devices=1, plugins=[mine]))
+    plugin = precision_of(build(accelerator="cpu_sim", devices=1, **asked))
 
     assert plugin is mine
     assert type(plugin) is classes(namespace).float8_precision
     assert (plugin.engine, plugin.recipe, plugin.skip) == ("emulating", "coarse", ("head",))
-
-
-def test_a_strategy_may_hold_it(namespace: Namespace, build: Build) -> None:
-    argument = "precision_plugin" if namespace.is_trainer else "precision"
-    mine = northbridge.Float8Precision()
-    strategy = namespace.module("strategies").DDPStrategy(**{argument: mine})
-
-    assert precision_of(build(accelerator="cpu_sim", devices=1, strategy=strategy)) is mine
 
 
 def test_one_of_another_namespace_is_converted(namespace: Namespace, build: Build) -> None:

@@ -20,11 +20,19 @@ def written(path: Path, *events: Any) -> Path:
     return path
 
 
-def test_kernels_are_the_devices_and_operators_the_hosts(tmp_path: Path) -> None:
-    trace = read_trace(written(tmp_path / "trace.json", HOST, KERNEL, HOST, {"ph": "s", "cat": "ac2g", "name": "f"}))
+@pytest.mark.parametrize(
+    ("events", "host"),
+    [
+        ((HOST, KERNEL, HOST, {"ph": "s", "cat": "ac2g", "name": "f"}), {"cpu_op": 2}),
+        ((KERNEL, *({**KERNEL, "cat": each} for each in ("gpu_user_annotation", "cuda_sync", "overhead"))), {}),
+        (({**KERNEL, "pid": json.loads("[" * 900 + "]" * 900)},), {}),
+    ],
+    ids=["with operators", "with waits and annotations", "a row named by a nested value"],
+)
+def test_kernels_are_the_devices(tmp_path: Path, events: Any, host: dict[str, int]) -> None:
+    trace = read_trace(written(tmp_path / "trace.json", *events))
 
-    assert trace.events == (Event("mm", 4.5),)
-    assert trace.host == {"cpu_op": 2}
+    assert (trace.events, trace.host) == ((Event("mm", 4.5),), host)
 
 
 @pytest.mark.parametrize("kind", ["process_labels", "process_name"])
@@ -36,12 +44,6 @@ def test_a_row_that_is_labelled_is_a_devices(tmp_path: Path, kind: str, label: s
     trace = read_trace(written(tmp_path / "trace.json", named, HOST, *events))
 
     assert [event.name for event in trace.events] == ["Memcpy", "Runtime"]
-
-
-def test_waits_and_annotations_on_a_devices_row_are_not_its_work(tmp_path: Path) -> None:
-    spans = ({**KERNEL, "cat": category} for category in ("gpu_user_annotation", "cuda_sync", "overhead"))
-
-    assert read_trace(written(tmp_path / "trace.json", KERNEL, *spans)).events == (Event("mm", 4.5),)
 
 
 def test_a_compressed_trace_and_a_bare_list_of_events(tmp_path: Path) -> None:
@@ -93,12 +95,6 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str) -> None:
 
     with pytest.raises(TraceError, match=f"{name} cannot be read: "):
         read_trace(tmp_path / name)
-
-
-def test_row_named_by_a_nested_value_is_read(tmp_path: Path) -> None:
-    nested = {**KERNEL, "pid": json.loads("[" * 900 + "]" * 900)}
-
-    assert read_trace(written(tmp_path / "trace.json", nested)).events == (Event("mm", 4.5),)
 
 
 def test_a_pipe_or_a_folder_is_not_waited_for(tmp_path: Path) -> None:
