@@ -94,7 +94,6 @@ tests/backends/hpu/ standard
     full test_collective.py::test_the_first_rank_waits
 tests/backends/sdaa/ standard
     full test_conformance.py test_lightning_teco.py
-    full test_collective.py::test_ranks_are_told
 backends/npu/tests/ full
 backends/xpu/tests/ fast
     full test_xpu_conformance.py test_xpu_simulated.py test_xpu_trainer.py::TestWithoutIntel::test_commands

@@ -1,4 +1,4 @@
-"""TCCL between two ranks: what it reduces, what it refuses, and what it is not given; and trainings over it."""
+"""TCCL between two ranks: what it reduces, what it refuses, and what it is not given; and a training over it."""
 
 from __future__ import annotations
 
@@ -76,16 +76,7 @@ def test_the_chip_is_not_inferred_from_the_librarys_name() -> None:
         dist.destroy_process_group()
 
 
-# Trainings: the order of a rank's start, and warnings of a lower precision than requested
-
-
-def run_on_sdaa(folder: Path, script: str, *arguments: str, **environ: str) -> str:
-    """Run a script, which has to end well, and return what its ranks printed."""
-    (folder / "train.py").write_text(script)
-    simulated = {**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa", **environ}
-    ran = run_forked(folder / "train.py", *arguments, folder=folder, environ=simulated)
-    assert ran.status == 0, ran.said
-    return ran.said
+# A training: the order of a rank's start
 
 
 ORDER = """
@@ -108,49 +99,12 @@ print(f"rank {trainer.global_rank}: {' then '.join(told)}\\n", end="", flush=Tru
 
 @pytest.mark.shows("torch.distributed.init_process_group")
 def test_each_rank_sets_its_device_before_the_group_starts(tmp_path: Path) -> None:
-    said = run_on_sdaa(tmp_path, ORDER)
+    (tmp_path / "train.py").write_text(ORDER)
 
-    assert sorted(line for line in said.splitlines() if line.startswith("rank ")) == [
+    ran = run_forked(tmp_path / "train.py", folder=tmp_path, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa"})
+
+    assert ran.status == 0, ran.said
+    assert sorted(line for line in ran.said.splitlines() if line.startswith("rank ")) == [
         "rank 0: set_device(3) then tccl",
         "rank 1: set_device(5) then tccl",
     ]
-
-
-SCRIPT = """
-import sys
-import torch
-from lightning.pytorch import LightningModule, Trainer
-
-class ConvNet(LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.conv = torch.nn.Conv2d(1, 1, 3)
-
-    def training_step(self, batch, index):
-        return self.conv(batch).float().square().mean()
-
-    def train_dataloader(self):
-        return torch.utils.data.DataLoader(torch.ones(4, 1, 8, 8))
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 0.1)
-
-quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
-Trainer(accelerator="sdaa", devices=2, precision=sys.argv[1], max_steps=1, **quiet).fit(ConvNet())
-"""
-CONVOLUTION = "'conv' is a convolution in float32, and 'sdaa' does not compute it in float32: "
-RANGE = "precision='bf16-mixed' was asked for, and 'sdaa' does not have bfloat16's range in matrix products: "
-
-
-@pytest.mark.parametrize(
-    ("precision", "told"),
-    [
-        ("32-true", (1, 0)),
-        ("bf16-mixed", (0, 1)),
-    ],
-    ids=["float32", "bfloat16"],
-)
-def test_ranks_are_told_once(tmp_path: Path, precision: str, told: tuple[int, int]) -> None:
-    said = run_on_sdaa(tmp_path, SCRIPT, precision)
-
-    assert (said.count(CONVOLUTION), said.count(RANGE)) == told, said

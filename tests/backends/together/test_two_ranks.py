@@ -1,9 +1,8 @@
-"""What one rank or one chip cannot show: of callbacks, of FSDP, of nodes with other chips, and of a second chip."""
+"""What one rank or one chip cannot show: of callbacks, of FSDP, and of nodes with other chips."""
 
 from __future__ import annotations
 
 import json
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -104,34 +103,3 @@ def test_a_vendors_names_mean_fsdp(accelerator: str, mode: dict[str, str], tmp_p
     assert max(found["distances"]) < CLOSE
     assert found["known"] == [True, True]
     assert found["way"] == ["SHARD_GRAD_OP", "torch.bfloat16"]
-
-
-# torch serves one accelerator a process
-
-CHIPS = ("cpu_sim", "hpu", "sdaa")
-
-LOAD = """
-import json, os, sys
-import torch, northbridge
-first, second = {first!r}, {second!r}
-northbridge.load(first)
-os.environ["NORTHBRIDGE_SIMULATE"] = second  # as a user may, who wants both
-before = set(sys.modules)
-try:
-    northbridge.load(second)
-except northbridge.DeviceTypeTakenError as error:
-    told = str(error)
-loaded = ("torch_sdaa", "habana_frameworks.torch", "northbridge_cpu_sim.simulation.installation")
-new = [name for name in set(sys.modules) - before if name.startswith(loaded)]
-print(json.dumps([told, new, torch.ones(2, device=first).sum().item()]))
-"""
-
-
-@pytest.mark.parametrize(("first", "second"), list(permutations(CHIPS, 2)))
-def test_second_chip_is_refused_before_it_loads(first: str, second: str, tmp_path: Path) -> None:
-    script = tmp_path / "load.py"
-    script.write_text(LOAD.format(first=first, second=second))
-    found = run(script, folder=tmp_path, environ=environment_on(first, tmp_path))
-
-    told = f"cannot load {second!r}: torch already runs on {first!r} in this process. Fix: use another process"
-    assert found == [told, [], 2.0]

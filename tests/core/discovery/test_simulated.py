@@ -140,6 +140,21 @@ def test_a_simulation_is_refused(install_here: Install, monkeypatch: pytest.Monk
     )
 
 
+def test_second_chip_is_refused_before_it_loads(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the variable names it by now, as a user may write who wants both."""
+    install_here("stood_in")
+    northbridge.load("cpu_sim")
+    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "stood_in")
+
+    with pytest.raises(northbridge.DeviceTypeTakenError) as caught:
+        northbridge.load("stood_in")
+
+    assert str(caught.value) == (
+        "cannot load 'stood_in': torch already runs on 'cpu_sim' in this process. Fix: use another process"
+    )
+    assert "torch_stood_in" not in sys.modules
+
+
 def test_stand_ins_of_a_module_and_of_a_command(install: Install) -> None:
     """torch imports the module at its end, and no other command has a stand-in."""
     code = """

@@ -163,18 +163,20 @@ def test_spectral_norm_is_not_moved_by_set_up() -> None:
 # --- In a Trainer and in a Fabric
 
 
-@pytest.mark.parametrize("denied", [True, False])
-def test_a_host_warns_of_its_model_and_its_batches(
-    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch, denied: bool
+@pytest.mark.parametrize(("denied", "first"), [(True, True), (False, True), (True, False)])
+def test_the_first_rank_warns_of_its_model_and_its_batches(
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch, denied: bool, first: bool
 ) -> None:
     """A Fabric of its model at set-up. What the card denies counts, and not what its family claims."""
     if denied:
         monkeypatch.setattr(
             type(northbridge.load("cpu_sim").device),
             "capabilities",
-            lambda _, claimed: replace(claimed, float64=NO_FLOAT64, int64=NO_INT64),
+            lambda _, claimed: replace(claimed, float64=NO_FLOAT64, int64=NO_INT64, bfloat16_range=NO_RANGE),
         )
-    host = build(accelerator="cpu_sim", devices=1, **({"max_steps": 2} if namespace.is_trainer else {}))
+    more = {"precision": "bf16-mixed", **({"max_steps": 2} if namespace.is_trainer else {})}
+    host = build(accelerator="cpu_sim", devices=1, **more)
+    monkeypatch.setattr(type(host.strategy), "is_global_zero", first)
     layer = torch.nn.Linear(2, 2, dtype=torch.float64)
 
     said = told(partial(train, namespace, host, layer) if namespace.is_trainer else partial(host.setup_module, layer))
@@ -182,8 +184,8 @@ def test_a_host_warns_of_its_model_and_its_batches(
     named = "layer.weight" if namespace.is_trainer else "weight"
     parameter = f"the parameter '{named}' is float64, and 'cpu_sim' has no float64: it computes it as float32"
     batch = "a tensor of shape (1,) in the batch is int64, and 'cpu_sim' has no int64: it holds it as int32"
-    expected = [parameter, batch] if namespace.is_trainer else [parameter]
-    assert [each.partition(";")[0] for each in said] == (expected if denied else [])
+    expected = [parameter, RANGE.format("bf16-mixed").replace("tested", "cpu_sim"), *[batch] * namespace.is_trainer]
+    assert [each.partition(";")[0] for each in said] == (expected if denied and first else [])
 
 
 @of_trainers
