@@ -92,23 +92,6 @@ def test_gradient_clip_val_uses_the_vendors_clip(clips: list[float], precision: 
     assert (weights(clipped) - before).norm() <= 2 * 0.25 * 0.01 + 1e-6
 
 
-def test_a_fabrics_clip_uses_the_vendors(clips: list[float]) -> None:
-    fabric = Fabric(accelerator="hpu", devices=1)
-    fabric.launch()
-    layer = nn.Linear(3, 2)
-    model, optimizer = fabric.setup(layer, sgd(layer.parameters()))
-    fabric.backward(model(torch.ones(2, 3, device=fabric.device)).square().sum())
-
-    first = fabric.clip_gradients(model, optimizer, max_norm=0.5)
-    again = fabric.clip_gradients(model, optimizer, max_norm=0.5, norm_type=1)
-
-    assert clips == [0.5]
-    assert first is not None
-    assert again is not None
-    assert first > 0.5
-    assert sum(each.grad.norm().item() ** 2 for each in layer.parameters() if each.grad is not None) <= 0.2501
-
-
 def test_a_release_without_the_clip_uses_torch_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, NORMALIZATION, None)
     weight = nn.Parameter(torch.zeros(2, device="hpu"))
@@ -132,23 +115,20 @@ def test_gradients_of_several_dtypes_are_clipped_by_torch(clips: list[float]) ->
     assert clips == []
 
 
+@pytest.mark.shows("torch's fused optimizers have no kernel for hpu")
 def test_torch_fused_names_the_vendor_class() -> None:
+    fabric, layer = Fabric(accelerator="hpu", devices=1), nn.Linear(1, 1)
+
     with pytest.raises(northbridge.UnsupportedError) as refused:
-        fit(lambda parameters: AdamW(parameters, lr=0.1, fused=True))
+        fabric.setup(layer, AdamW(layer.parameters(), lr=0.1, fused=True))
+    with pytest.raises(northbridge.UnsupportedError, match="import FusedSGD; FusedSGD"):
+        fabric.setup(layer, SGD(layer.parameters(), lr=0.1, fused=True))
 
     assert str(refused.value) == (
         "AdamW(fused=True): torch has no fused kernel of it for 'hpu'. Fix: from"
         " habana_frameworks.torch.hpex.optimizers import FusedAdamW; FusedAdamW(params, lr=0.1, betas=(0.9, 0.999),"
         " eps=1e-08, weight_decay=0.01); its formula differs, see docs/optimizers.md"
     )
-
-
-@pytest.mark.shows("torch's fused optimizers have no kernel for hpu")
-def test_torch_fused_is_refused_by_a_fabric_too() -> None:
-    fabric, layer = Fabric(accelerator="hpu", devices=1), nn.Linear(1, 1)
-
-    with pytest.raises(northbridge.UnsupportedError, match="import FusedSGD; FusedSGD"):
-        fabric.setup(layer, SGD(layer.parameters(), lr=0.1, fused=True))
 
 
 def test_a_release_without_classes_leaves_fused_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
