@@ -96,7 +96,7 @@ tests/backends/sdaa/ standard
     full test_conformance.py test_lightning_teco.py
 backends/npu/tests/ full
 backends/xpu/tests/ fast
-    full test_xpu_conformance.py test_xpu_simulated.py test_xpu_trainer.py::TestWithoutIntel::test_commands
+    full test_xpu_conformance.py test_xpu_simulated.py
     standard test_xpu_bridge.py::TestCards test_xpu_trainer.py::test_auto_takes_them
     standard test_xpu_trainer.py::TestWithoutIntel::test_auto_passes_it_over
 tests/backends/simulated/ full
