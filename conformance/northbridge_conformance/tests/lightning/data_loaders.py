@@ -83,7 +83,7 @@ def load_data(scenario: Scenario, folder: Path) -> None:
             _prepared.clear()
         try:
             host.fit(module, data)
-        except RuntimeError as error:
+        except (RuntimeError, UnsupportedError) as error:
             if way not in PINNED:
                 raise
             found[way] = {"pinned": False, "error": f"{type(error).__name__}: {error}"}
@@ -188,10 +188,10 @@ def _learnt(outcome: RunResult, way: str) -> list[Any]:
 
 
 def reject_raised(ranks: list[dict[str, Any]]) -> None:
-    """Raise :class:`UnsupportedError` if torch raised an error where a rank's batches were to be pinned."""
+    """Raise :class:`UnsupportedError` if an error was raised where a rank's batches were to be pinned."""
     for found in ranks:
         if "error" in found:
-            raise UnsupportedError(f"torch pins no batch for this chip: {found['error']}", capability="pinned_memory")
+            raise UnsupportedError(f"no batch is pinned for this chip: {found['error']}", capability="pinned_memory")
 
 
 def reject_unpinned(ranks: list[dict[str, Any]]) -> None:

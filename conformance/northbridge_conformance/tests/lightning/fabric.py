@@ -46,7 +46,7 @@ def loop(scenario: Scenario, folder: Path) -> None:
 
 def _loop(host: Any, scenario: Scenario, folder: Path) -> None:
     name = scenario.accelerator
-    pins = name == "cpu" or not northbridge.get(name).present_capabilities().pinned_memory.denied  # else it may raise
+    pins = name == "cpu" or not northbridge.get(name).present_capabilities().pinned_memory.denied  # else it raises
     found = {way: _train(host, scenario.namespace, way, pins=pins) for way in WAYS}
     write(folder, "loop", host.global_rank, found)
 

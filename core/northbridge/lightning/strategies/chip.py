@@ -29,6 +29,7 @@ from northbridge.lightning.strategies.optimizers import follow, following, keep_
 from northbridge.lightning.strategies.unsupported import (
     reject_inference_mode,
     reject_module,
+    reject_pinned,
     reject_tensors,
     tensors_of,
     warn_of_batch,
@@ -235,6 +236,11 @@ class _ChipMixin(_SavedStateMixin):
         if self.backend.present_capabilities().inference_mode.denied:
             module.register_forward_pre_hook(partial(reject_inference_mode, self.backend.name))
         return module
+
+    def process_dataloader(self, dataloader: Any) -> Any:
+        """Return the loader that Lightning iterates over, unless it pins batches, and the chip cannot."""
+        reject_pinned(self.backend, dataloader)
+        return super().process_dataloader(dataloader)
 
     def batch_to_device(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
         """Move ``batch`` to this rank's device; warn of dtypes in the first batch that the chip computes as others."""

@@ -55,6 +55,13 @@ def reject_inference_mode(backend: str, _module: object, _inputs: object) -> Non
         reject_unsupported(get(backend), "inference_mode")
 
 
+def reject_pinned(backend: Backend, loader: Any) -> None:
+    """Raise :class:`UnsupportedError` for a ``loader`` that pins its batches for a chip without pinned memory."""
+    if getattr(loader, "pin_memory", False):
+        what = f"{type(loader).__name__}(pin_memory=True): {backend.name!r} has no pinned memory"
+        reject_denied(backend, "pinned_memory", what, "leave pin_memory= out")
+
+
 def reject_module(backend: Backend, module: torch.nn.Module, device: torch.device, *, fits: bool = True) -> None:
     """Raise :class:`UnsupportedError` for what ``device`` lacks of ``module``; ``fits`` if it is trained."""
     reject_tensors(backend, module, device)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build, Claims, refusal as refused
+from tests.core.lightning.conftest import Build, Claims, of_fabrics, refusal as refused
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -29,6 +29,7 @@ pytestmark = [
 ]
 
 DENIED = no("its driver is a sketch")
+PINS = "DataLoader(pin_memory=True): 'cpu_sim' has no pinned memory: its driver is a sketch. Fix: leave pin_memory= out"
 SAID = "'cpu_sim' does not support {}: its driver is a sketch. Fix: {}"
 
 
@@ -263,6 +264,10 @@ def batches() -> Any:
     return DataLoader(TensorDataset(torch.arange(4).view(4, 1)), batch_size=2)
 
 
+def pinned_batches() -> Any:
+    return DataLoader(TensorDataset(torch.ones(2, 32)), pin_memory=True)
+
+
 def train(namespace: Namespace, host: Any, model: Any) -> None:
     if namespace.is_trainer:
         host.fit(model, batches())
@@ -282,6 +287,23 @@ def host(namespace: Namespace, build: Build) -> Any:
 def no_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the chip have no sparse tensors; the simulated Gaudi's SparseAdam has none."""
     monkeypatch.setattr(unsupported, "_why_no_sparse", lambda device: "it says so")
+
+
+@pytest.mark.parametrize("act", ["fit", "validate", "test", "predict"])
+def test_pinned_batches_are_refused_in_a_trainer(trainer: Build, module: Any, claims: Claims, act: str) -> None:
+    claims(pinned_memory=DENIED)
+
+    assert refusal(lambda: getattr(trainer(), act)(module, pinned_batches()), "pinned_memory") == PINS
+
+
+@of_fabrics
+def test_pinned_batches_are_refused_in_a_fabric(namespace: Namespace, build: Build, claims: Claims) -> None:
+    """But not outside of it, where torch decides."""
+    claims(pinned_memory=DENIED)
+    host, pinned = build(accelerator="cpu_sim", devices=1), pinned_batches()
+
+    assert refusal(lambda: host.setup_dataloaders(batches(), pinned), "pinned_memory") == PINS
+    assert len(list(pinned)) == 2
 
 
 @pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
