@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from northbridge.errors import ArgumentsError, CheckpointError
+from northbridge.errors import ArgumentsError, CheckpointError, UnsupportedError
 from northbridge.lightning.plugins.checkpoint_files import unreadable
 from northbridge.lightning.plugins.checkpoint_io import system_error_behind, to_cpu, unwritable, writing
 from northbridge.lightning.strategies.hosts import _FabricMixin, _TrainerMixin
@@ -146,13 +146,17 @@ class _ModelParallelMixin(_ShardedMixin):
     def _writes_shards(self) -> bool:
         return bool(self._save_distributed_checkpoint)
 
-    def _add_up_gradients(self, module: torch.nn.Module) -> None:
-        # FSDP2 asks the library for averages. With this setting it divides the sum itself.
-        if self.backend.require_collective().averages:
-            return
-        parts: Any = module.modules()
-        for part in parts:
-            if hasattr(part, "set_force_sum_reduction_for_comms"):
+    def _prepare_fsdp2(self, module: torch.nn.Module) -> None:
+        """Let FSDP2 reduce as the library can. Raises :class:`UnsupportedError` for a chip without streams."""
+        parts: list[Any] = [each for each in module.modules() if hasattr(each, "set_force_sum_reduction_for_comms")]
+        if parts and not hasattr(self.backend.device.module, "Stream"):
+            raise UnsupportedError(
+                f"{self.backend.name!r} does not support FSDP2, which needs torch.{self.backend.device.type}.Stream."
+                " Fix: strategy='ddp', or devices=1",
+                capability="sharding",
+            )
+        if not self.backend.require_collective().averages:
+            for part in parts:  # FSDP2 asks the library for averages. With this setting it divides the sum itself.
                 part.set_force_sum_reduction_for_comms(True)
 
     def _reject_whole(self, module: torch.nn.Module) -> None:
@@ -187,7 +191,7 @@ class _TrainerModelParallelMixin(_TrainerShardsMixin, _ModelParallelMixin):
 
     def setup(self, trainer: Any) -> None:
         """Set up the model, with reductions and batch norms that the chip supports."""
-        self._add_up_gradients(self.model)
+        self._prepare_fsdp2(self.model)
         self._drive_sync_batch_norm(self.model)
         super().setup(trainer)
 
@@ -206,7 +210,7 @@ class _FabricModelParallelMixin(_FabricShardedMixin, _ModelParallelMixin):
         Raises :class:`ArgumentsError` if nothing of it is sharded.
         """
         module = super().setup_module(module)
-        self._add_up_gradients(module)
+        self._prepare_fsdp2(module)
         self._reject_whole(module)
         move_whole_tensors(module, self.root_device)
         self._warn_of(module)

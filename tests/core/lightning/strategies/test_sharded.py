@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -70,9 +71,19 @@ def test_fsdp2_adds_up_if_the_library_has_no_average(
     monkeypatch.setattr(type(strategy.backend.collective), "averages", averages)
     layer = Sharded(2, 2)
 
-    strategy._add_up_gradients(nn.Sequential(nn.Linear(2, 2), layer))
+    strategy._prepare_fsdp2(nn.Sequential(nn.Linear(2, 2), layer))
 
     assert layer.told is told
+
+
+def test_fsdp2_without_streams_is_refused(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy = build(accelerator="cpu_sim", devices=2, strategy=stock(namespace)).strategy
+    monkeypatch.setattr(type(strategy.backend.device), "module", ModuleType("torch.cpu_sim"))
+    strategy._prepare_fsdp2(nn.Linear(2, 2))  # tensor parallel needs none
+
+    assert refusal(UnsupportedError, strategy._prepare_fsdp2, Sharded(2, 2), capability="sharding") == (
+        "'cpu_sim' does not support FSDP2, which needs torch.cpu_sim.Stream. Fix: strategy='ddp', or devices=1"
+    )
 
 
 @of_fabrics
