@@ -57,6 +57,13 @@ TORCH_CHANGES = (
         "never: each kernel hands its call on to the one below",
     ),
     TorchChange(
+        "torch.distributed.split_group",
+        "host_collective.process_group:let_split_group_refuse",
+        "asks a group for its device before it asks whether it can be split, and its error is about devices",
+        "a loaded chip has HostCollective",
+        "never: torch's own splits every other group",
+    ),
+    TorchChange(
         "torch.load",
         "lightning.plugins.load_and_save:ThreadOverride.use",
         "a vendor's replacement may run the code of a file, and a damaged file raises whatever it leads to",

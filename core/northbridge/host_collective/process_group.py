@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import wraps
 from typing import Any
 
 import torch
@@ -220,11 +220,18 @@ class HostGroup(dist.ProcessGroup):
         """Raise :class:`UnsupportedError`: Gloo splits no group."""
         raise UnsupportedError("HostCollective cannot split groups. Fix: new_group()", capability="collective")
 
-    @property  # type: ignore[misc]  # torch's can be set
-    def bound_device_id(self) -> None:
-        """The device to which the group is bound: none."""
-        if sys._getframe(1).f_code.co_name == "split_group":  # it would refuse with words about NCCL
-            self.split_group()
+
+def let_split_group_refuse() -> None:
+    """Let torch's ``split_group`` call :meth:`HostGroup.split_group`: its own error would be about devices."""
+    stock = dist.split_group
+
+    @wraps(stock)
+    def split_group(parent_pg: Any = None, *args: Any, **kwargs: Any) -> Any:
+        group = parent_pg or dist.group.WORLD
+        split = group.split_group if isinstance(group, HostGroup) else stock
+        return split(parent_pg, *args, **kwargs)
+
+    dist.split_group = dist.distributed_c10d.split_group = split_group
 
 
 def _as_sent(sizes: list[int], tensor: Tensor, copy: Tensor) -> list[int]:

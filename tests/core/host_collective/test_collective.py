@@ -23,6 +23,8 @@ def test_backend_tells_it_the_device_and_pinned_memory(claim: northbridge.Claim,
 
 def test_register_serves_the_device_and_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, object] = {}
+    monkeypatch.setattr(dist, "split_group", dist.split_group)
+    monkeypatch.setattr(dist.distributed_c10d, "split_group", dist.split_group)
     monkeypatch.setattr(dist.Backend, "backend_list", [])
     monkeypatch.setattr(dist.Backend, "register_backend", lambda name, make, **more: asked.update(more, name=name))
     collective = HostCollective()

@@ -23,6 +23,12 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return [json.loads(each.read_text()) for each in files]
 
 
+def test_copies_are_pinned_if_asked_for(ranks: list[dict[str, Any]], request: pytest.FixtureRequest) -> None:
+    pins = request.node.callspec.params["ranks"] == "pinned"
+
+    assert [rank["pinned"] for rank in ranks] == [pins] * 2
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool", "int16", "float8_e4m3fn"])
 def test_broadcast_and_gather_of_each_dtype(ranks: list[dict[str, Any]], dtype: str) -> None:
     sent, gathered = ([1, 1], [[0, 1], [1, 1]]) if dtype == "bool" else ([2, 2], [[0, 5], [1, 5]])
@@ -57,6 +63,8 @@ def test_sum_of_each_dtype(ranks: list[dict[str, Any]], dtype: str, total: list[
         ("functional", ([[3], [1, 2], [2], [0, 1]], [[3], [1, 2], [4], [5, 5]])),
         ("full_tensor", 2 * ([1, 2, 3],)),
         ("gathered_objects", 2 * ([{"rank": 0}, {"rank": 1}],)),
+        ("objects", ([{"rank": 1}, "first", "first", "second"], [{"rank": 1}, "second", None, None])),
+        ("copies", (2, 2)),
     ],
 )
 def test_call_leaves_its_results_on_the_chip(ranks: list[dict[str, Any]], call: str, found: tuple[Any, Any]) -> None:
@@ -77,19 +85,20 @@ def test_missing_call_is_one_unsupported_error(ranks: list[dict[str, Any]], call
         assert (rank[call]["kinds"][0], rank[call]["said"]) == ("UnsupportedError", said)
 
 
-def test_missing_rank_is_a_collective_error_in_time(ranks: list[dict[str, Any]]) -> None:
-    error = ranks[0]["wait_for_a_missing_rank"]
+@pytest.mark.parametrize("call", ["all_reduce", "barrier", "recv", "recv from any", "start"])
+def test_missing_rank_is_a_collective_error_in_time(ranks: list[dict[str, Any]], call: str) -> None:
+    error = ranks[0][f"missing {call}"]
 
     assert error["kinds"][:3] == ["CollectiveError", "NorthbridgeError", "RuntimeError"]
     assert error["timed out"] is True
-    assert error["said"].startswith("all_reduce among 2 ranks failed over Gloo: Timed out waiting 4000ms")
+    assert error["said"].startswith(f"{call.partition(' ')[0]} among 2 ranks failed over Gloo: ")
     assert error["said"].endswith("Fix: see which rank is missing with `northbridge hang`")
 
 
 def test_future_of_a_missing_rank_has_our_words(ranks: list[dict[str, Any]]) -> None:
-    said = ranks[0]["future_of_a_missing_rank"]["said"]
+    said = ranks[0]["missing future"]["said"]
 
-    assert "CollectiveError: all_reduce among 2 ranks failed over Gloo: " in said
+    assert "CollectiveError: all_reduce among 2 ranks failed over Gloo: Timed out waiting 4000ms" in said
 
 
 def test_rank_that_has_ended_is_a_collective_error(ranks: list[dict[str, Any]]) -> None:

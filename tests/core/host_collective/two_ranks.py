@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import northbridge
 
@@ -197,14 +198,51 @@ def sum_sparse() -> None:
 
 
 def wait_for_a_missing_rank() -> None:
-    if RANK == 0:
-        dist.all_reduce(on_chip([1.0]), group=SHORT)
+    """Begin a call of each kind that the other rank does not make, each in a group of its own, and wait for them."""
+    tensor = on_chip([1.0])
+    begun: dict[str, Any] = {
+        "all_reduce": dist.all_reduce(tensor, group=SHORT[0], async_op=True),
+        "barrier": dist.barrier(SHORT[1], async_op=True),
+        "recv": dist.irecv(tensor, 1, group=SHORT[2]),
+        "recv from any": dist.irecv(tensor, group=SHORT[3]),
+    }
+    future: Any = dist.all_reduce(tensor, group=SHORT[4], async_op=True)
+    for name, work in begun.items():
+        attempt(f"missing {name}", work.wait)
+    attempt("missing future", future.get_future().wait)
+    attempt("missing start", lambda: dist.new_group(timeout=timedelta(seconds=2)))
 
 
-def future_of_a_missing_rank() -> None:
-    if RANK == 0:
-        work: Any = dist.all_reduce(on_chip([1.0]), group=SHORT, async_op=True)
-        work.get_future().wait()
+class Copies(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own __init_subclass__
+    """Counts copies between the chip and the host."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        devices = {each.device.type for each in args if isinstance(each, Tensor)}
+        self.count += len(devices) > 1 or func is torch.ops.aten._to_copy.default
+        return func(*args, **(kwargs or {}))
+
+
+def copies() -> Any:
+    tensor, mode = on_chip([1.0]), Copies()  # type: ignore[no-untyped-call]  # torch's
+    with mode:
+        dist.all_reduce(tensor)
+    return mode.count
+
+
+def pinned() -> Any:
+    group: Any = dist.group.WORLD
+    return group._buffers.lend(8).is_pinned()
+
+
+def objects() -> Any:
+    sent, scattered = [{"rank": RANK}], [None]
+    dist.broadcast_object_list(sent, 1)
+    dist.scatter_object_list(scattered, ["first", "second"] if RANK == 0 else None, src=0)
+    gathered: list[Any] = [None, None]
+    dist.gather_object(scattered[0], gathered if RANK == 0 else None, dst=0)
+    return [*sent, *scattered, *gathered]
 
 
 def main(folder: Path) -> None:
@@ -220,10 +258,12 @@ def main(folder: Path) -> None:
     calls: tuple[Callable[[], Any], ...] = (
         *(reduced_to_one, gathered_into_slice, gathered_by_one, scattered, all_to_all, received_from_any),
         *(sent_around, made_together, with_a_future, polled, in_inference_mode, functional, full_tensor),
-        *(gathered_objects, sum_sparse, wait_for_a_missing_rank, future_of_a_missing_rank),
+        *(gathered_objects, objects, copies, pinned, sum_sparse),
     )
     for each in calls:
         attempt(each.__name__, each)
+    if RANK == 0:
+        wait_for_a_missing_rank()
     attempt("split_group", lambda: dist.split_group(split_ranks=[[0, 1]]))
     dist.barrier()
     if RANK == 0:
@@ -245,6 +285,7 @@ if __name__ == "__main__":
     host.register()
     host.initialize(rank=RANK, world_size=2, timeout=timedelta(seconds=60), device=DEVICE)
     host.assert_carries(DEVICE)
-    SHORT: Any = dist.new_group(timeout=timedelta(seconds=4))
-    dist.barrier(SHORT)
+    SHORT: Any = [dist.new_group(timeout=timedelta(seconds=4)) for _ in range(5)]
+    for each in SHORT:
+        dist.barrier(each)
     main(Path(sys.argv[1]))
