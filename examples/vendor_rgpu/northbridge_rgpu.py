@@ -42,6 +42,7 @@ def northbridge_backend() -> northbridge.Backend:
             **dict.fromkeys(("lstm", "lstm_cell", "gru", "gru_cell"), fused),
             "allclose": northbridge.no("rgpu reads no number of a tensor's metadata"),
             "quantile": northbridge.no("rgpu cannot squeeze a tensor in place"),
+            "resize": northbridge.no("rgpu changes no tensor's shape in place"),
         },
     )
     collective = northbridge.HostCollective()  # rgpu has no library

@@ -281,7 +281,7 @@ class Traces(OneDevice):
         expected = trace((layer, given), _CPU)
         try:
             found = trace((layer, given), device)
-        except RuntimeError:
+        except (RuntimeError, TypeError):
             return  # the error informs the user; a constant would not
 
         with torch.no_grad():
@@ -312,7 +312,7 @@ def trace(made: Made, device: torch.device) -> nn.Module:
     layer, given = made
     used = _Used(copy.deepcopy(layer).to(device))
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # from torch's tracer
+        warnings.simplefilter("ignore")  # torch's tracer warns that it is old, and of each branch; a test may forbid it
         record: Any = torch.jit.trace  # untyped
         traced: nn.Module = record(used, _moved(given, device), check_trace=False)
     return traced
