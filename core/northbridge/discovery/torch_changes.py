@@ -32,7 +32,7 @@ TORCH_CHANGES = (
         "discovery.torch_changes:keep_parameters_when_moved",
         "module.to() makes new parameters on a device of torch's spare type: tied weights come apart, and an optimizer"
         " made before trains nothing",
-        "a loaded chip has torch's spare type, and the vendor has registered no kernel",
+        "a loaded chip has torch's spare type and kernels for views, and the vendor has registered no kernel",
         "never: the kernel is asked about tensors of the spare type alone",
     ),
     TorchChange(
@@ -106,14 +106,16 @@ def keep_parameters_when_moved(device_type: str) -> None:
     """Let ``module.to()`` keep its parameters on torch's spare device type.
 
     Its tensors count as incompatible with the CPU's, so that parameters would be made anew. torch has an operator for
-    the answer; it is registered here unless the vendor has registered it.
+    the answer; it is registered here unless the vendor has registered it. A chip whose tensors are of a Python class
+    has no kernels for views of its own: a parameter would keep the shape of such a tensor, and lose its numbers.
     """
     import torch
 
     operator, key = "_has_compatible_shallow_copy_type", "PrivateUse1"
     if torch._C._get_privateuse1_backend_name() != device_type:
         return
-    if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{operator}", key):
+    is_registered = torch._C._dispatch_has_kernel_for_dispatch_key
+    if is_registered(f"aten::{operator}", key) or not is_registered("aten::as_strided", key):
         return
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # torch's
     library.impl(operator, lambda _tensor, _other: True, key)  # type: ignore[no-untyped-call]  # torch's

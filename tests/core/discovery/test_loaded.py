@@ -116,7 +116,7 @@ KNOWN = {
     "label": "Acme Anvil 0 (a stand-in)",
     "autocast": ["torch.bfloat16"],
     "collective": "accl",
-    "keeps": True,  # parameters stay themselves when a module moves
+    "keeps": False,  # without kernels for views, a parameter cannot keep a tensor's memory
     "again": True,
     "seeds": [5],  # torch's, once
     "pickled": True,
