@@ -1,4 +1,4 @@
-"""The simulated chip as a chip without a communication library, whose plugin names HostCollective in one line.
+"""The simulated chip as a chip without a communication library or pinned memory: its plugin names HostCollective.
 
 With ``HOSTED_ALONE`` set, its plugin says None instead.
 """
@@ -39,7 +39,8 @@ def northbridge_backend() -> northbridge.Backend:
     dtypes = ("bfloat16", "float16", "float64", "int64")
     ranks = () if alone else ("sync_batchnorm", "sharding", "fsdp")
     claims = {"simulated": True, **dict.fromkeys((*dtypes, *ranks), northbridge.yes), **rounding_claims()}
-    capabilities = northbridge.Capabilities.of_level("C2" if alone else "C3", **claims)
+    unpinned = northbridge.no("it copies from any memory")
+    capabilities = northbridge.Capabilities.of_level("C2" if alone else "C3", pinned_memory=unpinned, **claims)
     return northbridge.Backend(
         "hosted", Device(), None if alone else northbridge.HostCollective(), Bridge(), capabilities
     )
