@@ -58,7 +58,7 @@ TORCH_CHANGES = (
     ),
     TorchChange(
         "torch.distributed.split_group",
-        "host_collective.process_group:let_split_group_refuse",
+        "host_collective.process_group:reject_split_group",
         "asks a group for its device before it asks whether it can be split, and its error is about devices",
         "a loaded chip has HostCollective",
         "never: torch's own splits every other group",

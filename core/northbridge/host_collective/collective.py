@@ -36,9 +36,9 @@ class HostCollective(Collective):
                 f"HostCollective needs torch {first}, found {torch.__version__}. Fix: upgrade torch",
                 capability="collective",
             )
-        from northbridge.host_collective.process_group import HostGroup, let_split_group_refuse
+        from northbridge.host_collective.process_group import HostGroup, reject_split_group
 
         if self.name not in Backend.backend_list:
             make = partial(HostGroup, pinned=self.pins_memory)
             Backend.register_backend(self.name, make, devices=[self.device_type, "cpu"])
-            let_split_group_refuse()
+            reject_split_group()

@@ -221,7 +221,7 @@ class HostGroup(dist.ProcessGroup):
         raise UnsupportedError("HostCollective cannot split groups. Fix: new_group()", capability="collective")
 
 
-def let_split_group_refuse() -> None:
+def reject_split_group() -> None:
     """Let torch's ``split_group`` call :meth:`HostGroup.split_group`: its own error would be about devices."""
     stock = dist.split_group
 
