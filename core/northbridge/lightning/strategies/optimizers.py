@@ -236,5 +236,7 @@ def _newest(parameter: Any) -> Any:
 
 def keeps_parameters(device: torch.device) -> bool:
     """True if a module's parameters stay the same objects when it moves from the CPU to ``device``."""
+    if torch.__future__.get_swap_module_params_on_conversion():  # then a parameter becomes the tensor on the device
+        return True
     functions: Any = torch  # torch's type stubs lack this function
     return bool(functions._has_compatible_shallow_copy_type(torch.empty(0), torch.empty(0, device=device)))

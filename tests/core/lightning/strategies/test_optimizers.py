@@ -371,6 +371,17 @@ def test_fabric_refuses_an_optimizer_of_what_was_moved_before(build: Build, monk
     assert said == "SGD would train 2 parameters on 'cpu'. Fix: create it after the model moves to 'cpu_sim:0'"
 
 
+@pytest.mark.usefixtures("chip")
+def test_parameters_are_kept_where_torch_swaps_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "_has_compatible_shallow_copy_type", lambda _old, _new: False)
+    device = torch.device("cpu_sim")
+    assert not room.keeps_parameters(device)
+
+    monkeypatch.setattr(torch.__future__, "get_swap_module_params_on_conversion", lambda: True)
+
+    assert room.keeps_parameters(device)
+
+
 def module_of(namespace: Namespace) -> Any:
     """A module that makes its optimizers before Lightning asks for them, as some users do."""
     net: Any = namespace.module("core").LightningModule()
