@@ -28,19 +28,20 @@ def get(name: str) -> Backend:
         reject_disabled(name)
     else:
         reject_unknown_simulation()
-        _keep(name, declare(find(name)))
+        keep(declare(find(name)))
     real = _declared[name]
     if not real.capabilities.simulated and os.environ.get("NORTHBRIDGE_SIMULATE") == name:
-        _keep(name, simulate(real), instead_of=real)
+        keep(simulate(real), instead_of=real)
     return _declared[name]
 
 
-def _keep(name: str, backend: Backend, *, instead_of: Backend | None = None) -> None:
+def keep(backend: Backend, *, instead_of: Backend | None = None) -> None:
+    """Let :func:`get` return ``backend`` from here on, unless another thread has put one in the place."""
     # The first of several threads decides. Others imported the plugin at the same time: a lock around an import may
     # wait for another thread's import, which waits for the lock.
     with _keeping:
-        if _declared.get(name) is instead_of:
-            _declared[name] = backend
+        if _declared.get(backend.name) is instead_of:
+            _declared[backend.name] = backend
 
 
 def is_declared(name: str) -> bool:

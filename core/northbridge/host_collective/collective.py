@@ -40,5 +40,6 @@ class HostCollective(Collective):
 
         if self.name not in Backend.backend_list:
             make = partial(HostGroup, pinned=self.pins_memory)
-            Backend.register_backend(self.name, make, devices=[self.device_type, "cpu"])
+            # The CPU first: torch names the store by it, in which ranks on several vendors' chips meet.
+            Backend.register_backend(self.name, make, devices=list(dict.fromkeys(["cpu", self.device_type])))
             reject_split_group()

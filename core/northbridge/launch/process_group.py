@@ -50,19 +50,21 @@ def meet(
     node_size: int | None = None,
     store: Store | None = None,
     library: str | None = None,
+    trains_on: str | None = None,
 ) -> Store | None:
     """Let this rank meet the others, and return the store for :func:`start`; None for one rank.
 
     The strategies for several devices call it once per rank, after selecting the device and setting ``MASTER_ADDR`` and
     ``MASTER_PORT``, or with the ``store`` in which the ranks meet. The library is that of ``collective``, or
-    ``library``, another of its names; a node has ``node_size`` ranks. Raises :class:`VariableError` if a variable gives
+    ``library``, another of its names; a node has ``node_size`` ranks. ``trains_on`` must be equal on all ranks; None
+    means the chip and its library. Raises :class:`VariableError` if a variable gives
     the group to another library, and what :func:`northbridge.launch.rendezvous.meet` raises.
     """
     name = library or collective.name
     _reject_torchcomms(name)
     flight_recorder.begin(rank, world_size)
     return rendezvous.meet(
-        f"{device.type} ({name})",
+        trains_on or f"{device.type} ({name})",
         rank=rank,
         world_size=world_size,
         timeout=timeout,

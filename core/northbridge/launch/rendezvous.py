@@ -34,7 +34,7 @@ _LOOK_SECONDS = 0.01
 _LONGEST_LOOK_SECONDS = 0.1  # between two looks of rank 0, if nothing happens
 _ROOM = "northbridge/meeting"
 _VERDICT, _AGREED = "verdict", "agreed"
-_FIX = "give the same accelerator= and process_group_backend= on every node"
+_FIX = "give the same accelerator= and process_group_backend= on every node, or strategy='ddp_mixed'"
 
 
 def meet(

@@ -24,6 +24,7 @@ from northbridge.lightning.strategies.ddp import _DDPMixin
 from northbridge.lightning.strategies.deepspeed import _FabricDeepSpeedMixin, _TrainerDeepSpeedMixin
 from northbridge.lightning.strategies.fsdp import _FabricFSDPMixin, _TrainerFSDPMixin
 from northbridge.lightning.strategies.hosts import _FabricMixin, _TrainerMixin
+from northbridge.lightning.strategies.mixed import _MixedDDPMixin
 from northbridge.lightning.strategies.sharded import _FabricModelParallelMixin, _TrainerModelParallelMixin
 from northbridge.lightning.versions import reason_against_uploads
 
@@ -39,10 +40,10 @@ class Combination:
     """Its name in ``namespace.home``, so that it pickles."""
 
     module: str
-    """The module of Lightning's class in the namespace; empty for ``object``."""
+    """The module of Lightning's class in the namespace; empty for ``object`` and for a class of ours."""
 
     stock: str
-    """Lightning's class."""
+    """Lightning's class, or the field of ours."""
 
     mixins: tuple[type, ...]
     hosts: tuple[Literal["Trainer", "Fabric"], ...] = ("Trainer", "Fabric")
@@ -61,6 +62,7 @@ COMBINATIONS = (
     Combination(*_SINGLE, (_FabricSingleDeviceMixin,), ("Fabric",)),
     Combination(*_DDP, (_TrainerMixin, _DDPMixin), ("Trainer",)),
     Combination(*_DDP, (_FabricMixin, _DDPMixin), ("Fabric",)),
+    Combination("mixed_ddp", "MixedDDPStrategy", "", "ddp", (_MixedDDPMixin,)),
     Combination(*_SHARDED, (_TrainerModelParallelMixin,), ("Trainer",)),
     Combination(*_SHARDED, (_FabricModelParallelMixin,), ("Fabric",)),
     Combination(*_FSDP, (_TrainerFSDPMixin,), ("Trainer",)),
@@ -116,18 +118,21 @@ def classes(namespace: Namespace) -> Classes:
     if reason := reason_against_uploads():
         raise UnsupportedError(f"{namespace.name} is not used: {reason}", capability="lightning")
     rows = [row for row in COMBINATIONS if namespace.host in row.hosts]
-    ours = Classes(**{row.field: _combine(namespace, row) for row in rows})
+    made: dict[str, Any] = {}
+    for row in rows:
+        made[row.field] = _combine(namespace, row, made)
+    ours = Classes(**made)
     for cls in filter(None, vars(ours).values()):
         cls.siblings = ours
     return ours
 
 
-def _combine(namespace: Namespace, row: Combination) -> Any:
-    stock = getattr(namespace.module(row.module), row.stock) if row.module else object
+def _combine(namespace: Namespace, row: Combination, made: dict[str, Any]) -> Any:
+    stock = getattr(namespace.module(row.module), row.stock) if row.module else made.get(row.stock, object)
     attributes = {
         "__module__": namespace.home,
         "__doc__": row.mixins[-1].__doc__,
         "namespace": namespace,
-        "stock_class": stock,
+        "stock_class": getattr(stock, "stock_class", stock),
     }
     return type(row.name, (*row.mixins, stock), attributes)

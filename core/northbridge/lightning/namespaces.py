@@ -113,6 +113,7 @@ class Classes:
     accelerator: Any
     single_device: Any
     ddp: Any
+    mixed_ddp: Any
     model_parallel: Any
     fsdp: Any
     fsdp_precision: Any

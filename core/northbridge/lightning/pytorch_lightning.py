@@ -10,6 +10,7 @@ _ours = classes(NAMESPACES["pytorch_lightning"])
 Accelerator = _ours.accelerator
 SingleDeviceStrategy = _ours.single_device
 DDPStrategy = _ours.ddp
+MixedDDPStrategy = _ours.mixed_ddp
 ModelParallelStrategy = _ours.model_parallel
 FSDPStrategy = _ours.fsdp
 FSDPPrecision = _ours.fsdp_precision

@@ -25,6 +25,7 @@ from northbridge.errors import (
     SoftwareMissingError,
     WrongDeviceError,
 )
+from northbridge.lightning.accelerators.cpu import CPU, CPUQuestions
 from northbridge.lightning.accelerators.device_indices import parse_devices
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.process_record import logger, note
@@ -205,7 +206,8 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
 @cache
 def _class_for(combined: Any, backend: str) -> Any:
     attributes = {"backend_name": backend, "__module__": combined.__module__}
-    return type(f"Accelerator({backend!r})", (combined,), attributes)
+    bases = (CPUQuestions, combined) if backend == CPU.name else (combined,)
+    return type(f"Accelerator({backend!r})", bases, attributes)
 
 
 LARGEST_SEED = 2**32 - 1

@@ -51,7 +51,7 @@ def _convert(namespace: Namespace, thing: Any) -> Any:
     if name == "CheckpointIO":
         return ours.checkpoint_io()
     other = next(each for each in NAMESPACES.values() if each.home == home)
-    counterparts = {cls.__name__: cls for cls in ours.strategies}
+    counterparts = {cls.__name__: cls for cls in (*ours.strategies, ours.mixed_ddp)}
     if other.is_trainer != namespace.is_trainer or name not in counterparts:
         raise NamespaceError(
             f"{home}.{name} was given to a {namespace.host} of {namespace.name}. Fix: import it from {namespace.home}"

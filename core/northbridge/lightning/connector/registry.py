@@ -32,6 +32,9 @@ def register_names(namespace: Namespace) -> None:
     announced = read_announced()
     for name in _names_to_register():
         _register(namespace, name, announced)
+    namespace.strategy_registry.register(
+        "ddp_mixed", classes(namespace).mixed_ddp, description="DDP on several vendors' chips", override=True
+    )
 
 
 def claim_name(namespace: Namespace, name: str) -> bool:

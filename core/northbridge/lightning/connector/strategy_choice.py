@@ -14,10 +14,12 @@ import torch
 from northbridge.backend import Backend, reject_denied
 from northbridge.device import is_renamed
 from northbridge.discovery.current import loaded
+from northbridge.discovery.declared import keep
 from northbridge.discovery.installed import LIGHTNING_NAMES, names
 from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedError
 from northbridge.launch.cluster import check_slurm
 from northbridge.lightning.accelerators.accelerator import is_our_class, is_ours, load_with_hardware
+from northbridge.lightning.accelerators.cpu import CPU
 from northbridge.lightning.classes import classes
 from northbridge.lightning.connector.choices import detects_slurm
 from northbridge.lightning.connector.conversion import convert_arguments
@@ -46,6 +48,8 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> tuple[Bac
     number of its devices, or None if the arguments name no backend.
     """
     convert_arguments(namespace, arguments)
+    if _is_mixed(namespace, arguments["strategy"]):
+        arguments["accelerator"] = _choose_for_mixed_job(namespace, arguments["accelerator"])
     accelerator, strategy = arguments["accelerator"], arguments["strategy"]
     if isinstance(strategy, str) and accelerator == "auto":
         arguments.update(accelerator=_backend_of_strategy(strategy) or "auto")
@@ -60,7 +64,7 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> tuple[Bac
         return None
     if detects_slurm(namespace, arguments.get("plugins")):
         check_slurm()
-    backend, count = load_with_hardware(name)
+    backend, count = (CPU, 1) if name == CPU.name else load_with_hardware(name)
     reject_strategy(namespace, backend, strategy)
     if strategy == "single_device":
         arguments["strategy"] = f"single_{name}"  # a Fabric has no strategy of the generic name
@@ -68,6 +72,25 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> tuple[Bac
         unified = namespace.fabric_module("connector")._convert_precision_to_unified_args
         reject_precision(backend, unified(arguments["precision"]))
     return backend, count
+
+
+def _is_mixed(namespace: Namespace, strategy: Any) -> bool:
+    """Return True for a strategy of several vendors' chips that does not name its accelerator itself."""
+    if isinstance(strategy, str):
+        registry, word = namespace.strategy_registry, strategy.lower()
+        registered = registry[word]["strategy"] if word in registry else None
+        return isinstance(registered, type) and issubclass(registered, classes(namespace).mixed_ddp)
+    return isinstance(strategy, classes(namespace).mixed_ddp) and strategy._accelerator is None
+
+
+def _choose_for_mixed_job(namespace: Namespace, accelerator: Any) -> Any:
+    """Return the accelerator of this node in a job on several vendors' chips: that of ``auto``, and ours for the CPU."""
+    if accelerator == "auto":
+        accelerator = getattr(namespace.connector, namespace.connector_class)._choose_auto_accelerator()
+    if accelerator == "cpu" or isinstance(accelerator, namespace.module("accelerators").CPUAccelerator):
+        keep(CPU)
+        return classes(namespace).accelerator(CPU.name)
+    return accelerator
 
 
 def _backend_of_strategy(strategy: str) -> str | None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch.distributed
 
-from northbridge.backend import Backend, reject_denied
+from northbridge.backend import reject_denied
+from northbridge.collective import Collective
 from northbridge.errors import CollectiveError
 from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.unsupported import (
@@ -25,7 +26,7 @@ class _DDPMixin(_ParallelMixin):
     _needs = (*OF_SEVERAL_RANKS, "ddp_averaging")
 
     def _configure_launcher(self) -> None:
-        self.backend.require_collective()
+        _ = self.collective  # its error comes first
         if self._start_method in ("fork", "forkserver"):
             what = f"{self.backend.name!r} cannot fork ranks"
             reject_denied(self.backend, "fork", what, "strategy='ddp_spawn', or 'ddp' in a script")
@@ -35,7 +36,7 @@ class _DDPMixin(_ParallelMixin):
 
     def _setup_distributed(self) -> None:
         super()._setup_distributed()
-        self._ddp_kwargs = {**self.backend.require_collective().ddp_options(), **self._ddp_kwargs}
+        self._ddp_kwargs = {**self.collective.ddp_options(), **self._ddp_kwargs}
 
     def determine_ddp_device_ids(self) -> None:
         """Return None: with device ids, Lightning enters a CUDA stream. A module on one device does not need them."""
@@ -49,15 +50,15 @@ class _DDPMixin(_ParallelMixin):
 
     def configure_ddp(self) -> None:
         """Wrap a Trainer's model in DDP, unless the library cannot send its tensors."""
-        reject_uncarried(self.backend, self.model, self._ddp_kwargs)
-        reject_to_add_sparse_gradients(self.backend, self.model, self.root_device)
+        reject_uncarried(self.collective, self.model, self._ddp_kwargs)
+        reject_to_add_sparse_gradients(self.collective.name, self.model, self.root_device)
         self._drive_sync_batch_norm(self.model)
         super().configure_ddp()
 
     def setup_module(self, module: Any) -> Any:
         """Wrap a Fabric's ``module`` in DDP, unless the library cannot send its tensors."""
-        reject_uncarried(self.backend, module, self._ddp_kwargs)
-        reject_to_add_sparse_gradients(self.backend, module, self.root_device)
+        reject_uncarried(self.collective, module, self._ddp_kwargs)
+        reject_to_add_sparse_gradients(self.collective.name, module, self.root_device)
         return super().setup_module(module)
 
     def _register_ddp_hooks(self) -> None:
@@ -93,10 +94,9 @@ def _under_another_name(hook: Any) -> Any:
     return named
 
 
-def reject_uncarried(backend: Backend, module: torch.nn.Module, options: Mapping[str, Any]) -> None:
+def reject_uncarried(library: Collective, module: torch.nn.Module, options: Mapping[str, Any]) -> None:
     """Raise :class:`CollectiveError` for a tensor of ``module`` that DDP would send but the library cannot."""
     ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # torch's list of what DDP ignores
-    library = backend.require_collective()
     for kind, name, tensor in tensors_of(module):
         is_sent = name not in ignored and (kind == "parameter" or options.get("broadcast_buffers", True))
         if is_sent and not library.carries(tensor.dtype):

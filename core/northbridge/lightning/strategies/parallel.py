@@ -59,8 +59,13 @@ class _ParallelMixin(_ChipMixin):
     _needs: tuple[str, ...] = OF_SEVERAL_RANKS
     """The claims that a run of several ranks requires."""
 
+    @property
+    def collective(self) -> Collective:
+        """The library over which all ranks communicate."""
+        return self.backend.require_collective()
+
     def _configure_launcher(self) -> None:
-        self.backend.require_collective()  # also for one rank
+        _ = self.collective  # also for one rank
         if self.num_processes * self.num_nodes > 1:
             reject_unsupported(self.backend, *self._needs)
         self._process_group_backend = self._get_process_group_backend()
@@ -123,7 +128,7 @@ class _ParallelMixin(_ChipMixin):
         process_group.ignore_doubt_about_device()  # also if the user made the process group
         self._start_process_group()
         if torch.distributed.is_initialized():  # False if a test has replaced torch's functions
-            self.backend.require_collective().assert_carries(self.root_device)
+            self.collective.assert_carries(self.root_device)
 
     def _start_process_group(self) -> None:
         if torch.distributed.is_initialized():
@@ -166,7 +171,7 @@ class _ParallelMixin(_ChipMixin):
 
     def _group(self, timeout: timedelta | None) -> dict[str, Any]:
         return {
-            "collective": self.backend.require_collective(),
+            "collective": self.collective,
             "rank": self.global_rank,
             "world_size": self.world_size,
             "timeout": timeout,
@@ -175,7 +180,7 @@ class _ParallelMixin(_ChipMixin):
         }
 
     def _get_process_group_backend(self) -> str:
-        library: Collective = self.backend.require_collective()
+        library = self.collective
         name, others = library.name, library.other_names
         asked = self._process_group_backend
         if asked not in (None, name, *others):
@@ -199,7 +204,7 @@ class _ParallelMixin(_ChipMixin):
             )
         # Users often log values on the CPU, which the library cannot reduce.
         moved = tensor.detach().to(self.root_device) if tensor.device.type == "cpu" else tensor
-        reduced = self.backend.require_collective().all_reduce(moved, reduction_word(reduce_op), group)
+        reduced = self.collective.all_reduce(moved, reduction_word(reduce_op), group)
         if moved is tensor:
             return reduced
         tensor.detach().copy_(reduced)  # detached: a tensor that requires a gradient cannot be written
@@ -207,9 +212,8 @@ class _ParallelMixin(_ChipMixin):
 
     def all_gather(self, tensor: Any, group: Any = None, sync_grads: bool = False) -> Any:
         """Gather a tensor from all ranks, as Lightning documents; also with a dtype that the library cannot send."""
-        collective = self.backend.require_collective()
-        arrived = super().all_gather(collective.as_carried(tensor), group, sync_grads)
-        return collective.as_sent(arrived, like=tensor)
+        arrived = super().all_gather(self.collective.as_carried(tensor), group, sync_grads)
+        return self.collective.as_sent(arrived, like=tensor)
 
     def setup_module(self, module: Any) -> Any:
         """Set up a Fabric's ``module``; batch norms that the user converted use the batches of all ranks."""
@@ -231,7 +235,7 @@ class _ParallelMixin(_ChipMixin):
     def barrier(self, *args: Any, **kwargs: Any) -> None:
         """Wait for the other ranks."""
         if torch.distributed.is_initialized():
-            self.backend.require_collective().barrier()
+            self.collective.barrier()
 
     def on_exception(self, exception: BaseException) -> None:
         """Notify the other ranks of the failure, and add the dead ranks to ``exception``."""

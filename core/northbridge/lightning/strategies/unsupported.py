@@ -123,12 +123,14 @@ def reject_sparse_gradients(backend: Backend, module: torch.nn.Module, device: t
         _reject(why, "sparse", f"{layer}, but {backend.name!r} has no sparse tensors", _DENSE)
 
 
-def reject_to_add_sparse_gradients(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
-    """Raise :class:`UnsupportedError` for a layer of ``module`` whose gradients the ranks cannot add up."""
+def reject_to_add_sparse_gradients(adds_up: str, module: torch.nn.Module, device: torch.device | None) -> None:
+    """Raise :class:`UnsupportedError` for a layer of ``module`` whose gradients ``adds_up`` cannot add up.
+
+    With ``device``, that is a library, which may have a kernel for them.
+    """
     for layer in _with_sparse_gradients(module):
-        if not has_kernel("c10d::allreduce_", "Sparse", device.type):
-            what = f"{layer}, but {backend.require_collective().name!r} cannot add up sparse gradients"
-            _reject("", "sparse", what, _DENSE)
+        if device is None or not has_kernel("c10d::allreduce_", "Sparse", device.type):
+            _reject("", "sparse", f"{layer}, but {adds_up!r} cannot add up sparse gradients", _DENSE)
 
 
 _DENSE = "sparse=False, and Adam instead of SparseAdam"
