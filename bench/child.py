@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,15 +96,18 @@ def started(
 
 @contextlib.contextmanager
 def conversation(
-    command: list[str], *, ranks: int = 1, environ: Mapping[str, str] | None = None
+    command: list[str], *, ranks: int = 1, environ: Mapping[str, str] | None = None, chips: Sequence[str] = ()
 ) -> Iterator[Callable[[Mapping[str, Any]], dict[str, Any]]]:
     """Start a process that answers questions, a line of JSON each, and sleeps in between (:mod:`bench.job`).
 
-    Where there are several ranks, each is asked, and rank 0 answers. Raises :class:`MeasurementError` where one ends
+    Where there are several ranks, each is asked, and rank 0 answers. With ``chips``, each rank is a node that simulates
+    one of them. Raises :class:`MeasurementError` where one ends
     instead.
     """
     with contextlib.ExitStack() as stack:
         environs = [{}] if ranks == 1 else _rank_environments(ranks)
+        for rank, chip in enumerate(chips):
+            environs[rank] |= {"NODE_RANK": str(rank), "LOCAL_RANK": "0", "NORTHBRIDGE_SIMULATE": chip}
         processes = [stack.enter_context(started(command, environ={**each, **(environ or {})})) for each in environs]
 
         def ask(question: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,9 @@ class Job:
     watched: bool = False
     """True if RecompilationMonitor watches."""
 
+    sync_every: int = 0
+    """Steps between two synchronizations of ``ddp_mixed``, whose ranks are nodes with one device; 0 for no such job."""
+
     ray: bool = False
     """True if Ray Train's strategy trains, in Ray's local mode, in which others start the ranks."""
 

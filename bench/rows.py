@@ -197,6 +197,20 @@ ROWS = (
     _simulated("sdaa", "the simulated Teco card", 1, sides.SDAA),
     _simulated("sdaa", "the simulated Teco card", 2, sides.SDAA_RANKS),
     *(
+        _fit(
+            name,
+            f"2-rank step, ConvNet: ddp_mixed on the simulated Gaudi and Teco card, {said} ÷ DDP on the Teco card",
+            goal,
+            sides.MIXED_RANKS,
+            Job("convnet", "auto", 30, devices=2, threads=1, sync_every=sync_every),
+            Job("convnet", "sdaa", 30, devices=2, threads=1),
+        )
+        for name, said, goal, sync_every in (
+            ("step-mixed", "between synchronizations", 1.5, 100),
+            ("step-mixed-exact", "synchronized after each", None, 1),
+        )
+    ),
+    *(
         _collective(name, said, size, calls, goal)
         for name in ("all-reduce", "reduce-scatter", "all-gather")
         for said, size, calls, goal in (

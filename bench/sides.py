@@ -31,6 +31,9 @@ class Side:
     environ: Mapping[str, str] = field(default_factory=dict)
     """``{folder}`` in a value is a new folder, in which the backend of :mod:`bench.host_backend` is installed."""
 
+    chips: tuple[str, ...] = ()
+    """The simulated chip of each rank, where they differ: each rank is then a node."""
+
     @contextlib.contextmanager
     def open(self) -> Iterator[Ask]:
         """Start it, and end it at the end. Raises :class:`bench.child.MeasurementError`."""
@@ -38,7 +41,7 @@ class Side:
         with tempfile.TemporaryDirectory() as folder:
             announce(Path(folder), "host", "bench.host_backend")
             environ = {name: text.replace("{folder}", folder) for name, text in self.environ.items()}
-            with child.conversation(command, ranks=self.ranks, environ=environ) as ask:
+            with child.conversation(command, ranks=self.ranks, environ=environ, chips=self.chips) as ask:
                 yield ask
 
 
@@ -90,6 +93,12 @@ HOST_RANKS = Pair(
 ZERO_RANKS = _against_cpu("rank_worker {device}", ranks=2, environ=_ENGINES)
 HPU, HPU_RANKS = (_against_cpu_sim("hpu", ranks=ranks) for ranks in (1, 2))
 SDAA, SDAA_RANKS = (_against_cpu_sim("sdaa", ranks=ranks) for ranks in (1, 2))
+_AUTOGRAD_THREADS = {"NORTHBRIDGE_CPU_SIM_AUTOGRAD_THREADS": "1"}
+MIXED_RANKS = Pair(
+    ("hpu + sdaa", "sdaa"),
+    Side("worker", 2, chips=("hpu", "sdaa")),
+    Side("worker", 2, {"NORTHBRIDGE_SIMULATE": "sdaa", **_AUTOGRAD_THREADS}),
+)
 TRAINERS = Pair(("sdaa", "cpu"), Side("worker", environ={"NORTHBRIDGE_SIMULATE": "sdaa"}), Side("worker", environ=_CPU))
 
 # One process: its sides share all but what is compared, and where memory lies moves Python's speed by more than that.

@@ -81,6 +81,10 @@ def _ranks(job: Job) -> dict[str, Any]:
         from ray.train.lightning import RayDDPStrategy, RayLightningEnvironment  # pyright: ignore[reportMissingImports]
 
         return {"devices": "auto", "strategy": RayDDPStrategy(), "plugins": [RayLightningEnvironment()]}
+    if job.sync_every:
+        from northbridge.lightning.pytorch import MixedDDPStrategy
+
+        return {"devices": 1, "num_nodes": job.devices, "strategy": MixedDDPStrategy(sync_every=job.sync_every)}
     return {"devices": job.devices, "strategy": "ddp" if job.devices > 1 else "auto"}
 
 

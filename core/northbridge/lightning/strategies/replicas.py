@@ -55,9 +55,14 @@ def synchronize(optimizer: Any) -> Distance:
             norms[place] = _norm(rank_0s)
             apart[place] = 0.0 if is_equal else _norm(_difference(own, rank_0s))
         if not is_equal:
-            with torch.no_grad():
-                tensor.copy_(rank_0s)
+            write(tensor, rank_0s)
     return _largest(parameters, apart, norms)
+
+
+@torch.no_grad()
+def write(tensor: Tensor, rank_0s: Tensor) -> None:
+    """Give ``tensor`` rank 0's numbers, in place."""
+    tensor.copy_(rank_0s)
 
 
 def _assert_alike(optimizer: Any, tensors: Sequence[Tensor]) -> None:
