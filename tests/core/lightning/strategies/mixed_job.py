@@ -90,11 +90,11 @@ def train_by_trainer(namespace: str, options: Options) -> dict[str, Any]:
             self.inner = make_model()
 
         def training_step(self, batch: Tensor, index: int) -> Tensor:
+            loss = loss_of(self.inner, batch)
+            self.log("loss", loss, sync_dist=True, on_epoch=True)
             ends = options.ends
             if ends.get("rank") == self.global_rank and ends["step"] == self.global_step:
                 os.kill(os.getpid(), getattr(signal, ends["signal"]))
-            loss = loss_of(self.inner, batch)
-            self.log("loss", loss, sync_dist=True, on_epoch=True)
             return loss
 
         def configure_optimizers(self) -> torch.optim.Optimizer:
