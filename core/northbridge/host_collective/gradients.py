@@ -54,7 +54,7 @@ class Vendors:
         if set(weights) != set(self.names):
             found, trained = (", ".join(sorted(set(each))) for each in (weights, self.names))
             raise ArgumentsError(f"weights= names {found}, but the ranks train on {trained}. Fix: name each of them")
-        return sum(weights[name] for name in self.names) / weights[self.names[dist.get_rank()]]
+        return sum(weights[name] for name in self.names) / weights[self.names[self.leader]]
 
 
 def find_vendors(backend: Backend, device: torch.device, timeout: timedelta | None) -> Vendors:
@@ -114,7 +114,7 @@ class GradientMean:
         self._queue: SimpleQueue[tuple[_Bucket, bool] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def reduce(self, bucket: dist.GradBucket) -> Future[Tensor]:
+    def reduce(self, bucket: Any) -> Future[Tensor]:
         """Begin the reduction of ``bucket``, in place, and return the future of its tensor."""
         if self._thread is None:
             # A daemon: if another rank hangs, the end of this process does not wait for it.
@@ -139,8 +139,8 @@ class GradientMean:
     def _run(self) -> None:
         under_way: list[_Bucket] = []
         error: Exception | None = None
-        while (taken := self._queue.get()) is not None:
-            bucket, is_last = taken
+        while (begun := self._queue.get()) is not None:
+            bucket, is_last = begun
             under_way.append(bucket)
             try:
                 if error is None:

@@ -19,7 +19,7 @@ from northbridge.errors import CollectiveError
 from northbridge.launch import rendezvous
 from northbridge_conformance.runs.processes import reserve_port
 
-FIX = ". Fix: give the same accelerator= and process_group_backend= on every node"
+FIX = ". Fix: give the same accelerator= and process_group_backend= on every node, or strategy='ddp_mixed'"
 ABSENT = "ranks 2, 3 did not answer in 1 s: not started, or without a strategy of Northbridge. Fix: read their output"
 SOON = timedelta(seconds=60)
 

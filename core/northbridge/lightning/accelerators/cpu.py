@@ -22,7 +22,7 @@ class CPUDevice(Device):
         """Return 1."""
         return 1
 
-    def root(self, index: int) -> torch.device:  # noqa: ARG002 - each index is a process
+    def root(self, index: int) -> torch.device:
         """Return the CPU."""
         return torch.device("cpu")
 

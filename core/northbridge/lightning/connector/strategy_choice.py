@@ -84,7 +84,7 @@ def _is_mixed(namespace: Namespace, strategy: Any) -> bool:
 
 
 def _choose_for_mixed_job(namespace: Namespace, accelerator: Any) -> Any:
-    """Return the accelerator of this node in a job on several vendors' chips: that of ``auto``, and ours for the CPU."""
+    """Return the accelerator of this node in a mixed job: the choice of ``auto``, and ours for the CPU."""
     if accelerator == "auto":
         accelerator = getattr(namespace.connector, namespace.connector_class)._choose_auto_accelerator()
     if accelerator == "cpu" or isinstance(accelerator, namespace.module("accelerators").CPUAccelerator):

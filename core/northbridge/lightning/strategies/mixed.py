@@ -36,9 +36,9 @@ class _MixedDDPMixin(_NamespaceMixin):
     The ranks of a vendor add up their gradients over its library, and one rank of each over Gloo. All other calls of
     Lightning are over Gloo. Vendors round an optimizer's step differently, so every ``sync_every`` steps the parameters
     and the optimizer's state are made rank 0's. The largest relative distance of a parameter from rank 0's is logged
-    then, and is a :class:`WeightsDisagreeError` above ``tolerance``. With ``sync_every=1``, the ranks' weights are equal
-    to the bit after each step. ``weights={"acme": 3, "cpu": 1}`` sets how much a rank of each backend counts in the
-    mean of the gradients; without it, ranks count alike. Other arguments are DDPStrategy's.
+    then, and is a :class:`WeightsDisagreeError` above ``tolerance``. With ``sync_every=1``, the ranks' weights are
+    equal to the bit after each step. ``weights={"acme": 3, "cpu": 1}`` sets how much a rank of each backend counts in
+    the mean of the gradients; without it, ranks count alike. Other arguments are DDPStrategy's.
     """
 
     _needs: tuple[str, ...] = ()  # of the library, which a vendor with one rank does not use
@@ -148,7 +148,9 @@ class _MixedDDPMixin(_NamespaceMixin):
         step = self._all_steps
         name = self._names.get(id(parameters_of(optimizer)[found.parameter]), f"number {found.parameter}")
         if self.is_global_zero:
-            logger.info("step %d: the farthest rank, %d, was %.1e from rank 0, in %r", step, found.rank, found.value, name)
+            logger.info(
+                "step %d: the farthest rank, %d, was %.1e from rank 0, in %r", step, found.rank, found.value, name
+            )
         for each in getattr(self._trainer_of_fit(), "loggers", ()):
             each.log_metrics({"distance_of_replicas": found.value}, step=step)
         if found.value > self.tolerance:

@@ -88,7 +88,8 @@ def _with_rank_0s(tensors: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor, T
             rank_0s = own if dist.get_rank() == 0 else torch.empty_like(own)
             dist.broadcast(rank_0s, 0)
             sizes = [each.numel() for each in piece]
-            for tensor, mine, theirs in zip(piece, own.split(sizes), rank_0s.split(sizes), strict=True):
+            parts = torch.split(own, sizes), torch.split(rank_0s, sizes)
+            for tensor, mine, theirs in zip(piece, *parts, strict=True):
                 yield tensor, mine.view(tensor.shape), theirs.view(tensor.shape)
 
 

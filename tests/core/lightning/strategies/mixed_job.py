@@ -48,9 +48,9 @@ class Options:
     """A rank, a step and a signal that this rank then gives itself."""
 
 
-def rows(count: int = 78) -> Tensor:
+def rows() -> Any:
     """Return the data; the last batch of an epoch is smaller than the others."""
-    return torch.randn(count, FEATURES, generator=torch.Generator().manual_seed(2))
+    return list(torch.randn(78, FEATURES, generator=torch.Generator().manual_seed(2)))
 
 
 def make_model() -> nn.Module:
@@ -59,7 +59,8 @@ def make_model() -> nn.Module:
 
 
 def loss_of(model: nn.Module, batch: Tensor) -> Tensor:
-    return (model(batch).float() - batch.sum(1, keepdim=True).float()).square().mean()
+    loss: Tensor = (model(batch).float() - batch.sum(1, keepdim=True).float()).square().mean()
+    return loss
 
 
 def make_optimizer(name: str, model: nn.Module) -> torch.optim.Optimizer:
@@ -100,9 +101,7 @@ def train_by_trainer(namespace: str, options: Options) -> dict[str, Any]:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return make_optimizer(options.optimizer, self.inner)
 
-    quiet = dict.fromkeys(
-        ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
-    )
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     lightning.seed_everything(3)
     trainer = lightning.Trainer(
         accelerator=options.accelerator,
@@ -141,7 +140,7 @@ def train_by_fabric(namespace: str, options: Options) -> dict[str, Any]:
     model = make_model()
     module, optimizer = fabric.setup(model, make_optimizer(options.optimizer, model))
     loader = fabric.setup_dataloaders(DataLoader(rows(), batch_size=options.batch))
-    for epoch in range(options.epochs):
+    for _ in range(options.epochs):
         for batch in loader:
             optimizer.zero_grad()
             loss = loss_of(module, batch)
