@@ -71,6 +71,8 @@ tests/core/lightning/ standard
     fast accelerators/test_accelerator.py::test_devices_ plugins/test_containers.py plugins/test_load_and_save.py
     full test_clusters.py::test_a_slurm_job test_elastic.py test_faults.py
     full strategies/test_sharded.py::test_a_part strategies/test_sharded.py::test_rank_that_dies
+    full strategies/test_mixed.py
+    standard strategies/test_mixed.py::test_w strategies/test_mixed.py::test_ranks_have_the_weights_of_one_process[hpu
     full corrections/test_replacements.py::test_fabric_run corrections/test_replacements.py::test_a_command
     full corrections/test_replacements.py::test_the_
     full test_launchers.py::test_run_ends_as_its_ranks connector/test_registry.py

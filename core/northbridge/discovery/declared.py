@@ -28,20 +28,24 @@ def get(name: str) -> Backend:
         reject_disabled(name)
     else:
         reject_unknown_simulation()
-        keep(declare(find(name)))
+        _keep(name, declare(find(name)))
     real = _declared[name]
     if not real.capabilities.simulated and os.environ.get("NORTHBRIDGE_SIMULATE") == name:
-        keep(simulate(real), instead_of=real)
+        _keep(name, simulate(real), instead_of=real)
     return _declared[name]
 
 
-def keep(backend: Backend, *, instead_of: Backend | None = None) -> None:
-    """Let :func:`get` return ``backend`` from here on, unless another thread has put one in the place."""
+def keep(backend: Backend) -> None:
+    """Let :func:`get` return ``backend``, which no plugin declares, from here on."""
+    _keep(backend.name, backend, instead_of=_declared.get(backend.name))
+
+
+def _keep(name: str, backend: Backend, *, instead_of: Backend | None = None) -> None:
     # The first of several threads decides. Others imported the plugin at the same time: a lock around an import may
     # wait for another thread's import, which waits for the lock.
     with _keeping:
-        if _declared.get(backend.name) is instead_of:
-            _declared[backend.name] = backend
+        if _declared.get(name) is instead_of:
+            _declared[name] = backend
 
 
 def is_declared(name: str) -> bool:

@@ -32,7 +32,7 @@ def test_register_serves_the_device_and_the_cpu(monkeypatch: pytest.MonkeyPatch)
 
     collective.register()
 
-    assert asked == {"name": "host", "devices": ["acme", "cpu"]}
+    assert asked == {"name": "host", "devices": ["cpu", "acme"]}
 
 
 def test_older_torch_is_one_unsupported_error(monkeypatch: pytest.MonkeyPatch) -> None:

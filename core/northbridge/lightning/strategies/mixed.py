@@ -20,14 +20,13 @@ from northbridge.host_collective.collective import HostCollective
 from northbridge.launch import process_group
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins.containers import values_in
+from northbridge.lightning.strategies.gradients import GradientMean, Vendors, find_vendors
 from northbridge.lightning.strategies.replicas import Distance, parameters_of, synchronize
-from northbridge.lightning.strategies.unsupported import reject_to_add_sparse_gradients
+from northbridge.lightning.strategies.unsupported import reject_to_add_sparse_gradients, reject_unsupported
 from northbridge.process_record import logger
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
-
-    from northbridge.host_collective.gradients import GradientMean, Vendors
 
 
 class _MixedDDPMixin(_NamespaceMixin):
@@ -41,7 +40,7 @@ class _MixedDDPMixin(_NamespaceMixin):
     the mean of the gradients; without it, ranks count alike. Other arguments are DDPStrategy's.
     """
 
-    _needs: tuple[str, ...] = ()  # of the library, which a vendor with one rank does not use
+    _needs: tuple[str, ...] = ()  # a vendor with one rank does not use its library
 
     distance: float | None = None
     """The largest relative distance that the last synchronization found; None before the first."""
@@ -90,6 +89,8 @@ class _MixedDDPMixin(_NamespaceMixin):
                 f"start_method={self._start_method!r}: each node of a mixed job runs the script. Fix: leave it out",
                 capability="strategy",
             )
+        if self.num_processes > 1:
+            reject_unsupported(self.backend, "sum_all_reduce", "broadcast")
         super()._configure_launcher()
 
     def _meet(self, timeout: timedelta | None, store: Store | None = None) -> Store | None:
@@ -102,8 +103,6 @@ class _MixedDDPMixin(_NamespaceMixin):
 
     def _setup_distributed(self) -> None:
         super()._setup_distributed()
-        from northbridge.host_collective.gradients import find_vendors  # not at the top: it imports torch.distributed
-
         world = dist.group.WORLD
         if world is not None and (self._vendors is None or self._vendors[0] is not world):
             self._vendors = world, find_vendors(self.backend, self.root_device, self._timeout)
@@ -118,8 +117,6 @@ class _MixedDDPMixin(_NamespaceMixin):
         return wrapped
 
     def _hook(self, module: DistributedDataParallel) -> None:
-        from northbridge.host_collective.gradients import GradientMean
-
         reject_to_add_sparse_gradients("ddp_mixed", module.module, None)
         assert self._vendors is not None
         vendors = self._vendors[1]

@@ -38,6 +38,7 @@ class Options:
     precision: str = "32-true"
     resume: str | None = None
     save: str | None = None
+    logs: bool = False
     gradients: list[float] | None = None
     """Of each rank, instead of a model's."""
 
@@ -101,7 +102,10 @@ def train_by_trainer(namespace: str, options: Options) -> dict[str, Any]:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return make_optimizer(options.optimizer, self.inner)
 
-    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    silent = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    quiet: dict[str, Any] = dict.fromkeys(silent, False)
+    if options.logs:
+        quiet["logger"] = import_module(f"{namespace}.loggers").CSVLogger(".", "", "logged")
     lightning.seed_everything(3)
     trainer = lightning.Trainer(
         accelerator=options.accelerator,
@@ -140,6 +144,7 @@ def train_by_fabric(namespace: str, options: Options) -> dict[str, Any]:
     model = make_model()
     module, optimizer = fabric.setup(model, make_optimizer(options.optimizer, model))
     loader = fabric.setup_dataloaders(DataLoader(rows(), batch_size=options.batch))
+    loss = torch.zeros(())
     for _ in range(options.epochs):
         for batch in loader:
             optimizer.zero_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import json
 import os
@@ -17,7 +18,7 @@ import pytest
 import torch
 from tests.core.broken_plugins import write_distribution
 from tests.core.conftest import VENDORS
-from tests.core.lightning.conftest import Build, refusal
+from tests.core.lightning.conftest import Build, Claims, refusal
 from tests.core.lightning.strategies.mixed_job import (
     BATCH,
     STEPS,
@@ -31,10 +32,12 @@ from tests.docs.page import samples
 from tests.scripts import Ran, fork_script, wait
 from torch.utils.data import DataLoader, DistributedSampler
 
+from northbridge.capabilities import no
 from northbridge.errors import ArgumentsError, NamespaceError, UnsupportedError
 from northbridge.flight_recorder.analysis.judgement import judge
 from northbridge.flight_recorder.analysis.record_files import FolderError, read_folder
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.lightning.strategies.gradients import Vendors
 from northbridge_conformance.runs.processes import reserve_port
 from northbridge_cpu_sim import ROUNDING_OPTIONS
 
@@ -239,6 +242,16 @@ def test_drift_grows_between_synchronizations(
     assert found[0]["weights"] == found[1]["weights"]  # made equal at the end
 
 
+def test_distance_is_logged(run: Callable[..., Any], tmp_path: Path) -> None:
+    first, _ = run(("hpu", "cpu_sim"), mixed={"sync_every": 10}, logs=True, **MUON)
+
+    lines = (tmp_path / "logged/metrics.csv").read_text().splitlines()
+    logged = [row["distance_of_replicas"] for row in csv.DictReader(lines)]
+    distances = [float(each) for each in logged if each]
+    assert len(distances) == STEPS // 10
+    assert distances[-1] == pytest.approx(first[TRAINER]["distance"])
+
+
 def test_drift_above_the_tolerance_is_an_error(begin: Begin) -> None:
     started = begin(("hpu", "cpu_sim"), mixed={"sync_every": 10, "tolerance": 1e-3}, **MUON)
 
@@ -338,8 +351,27 @@ def test_wrong_arguments(namespace: Namespace, arguments: dict[str, Any], said: 
     assert refusal(ArgumentsError, ours, **arguments) == said
 
 
+def test_weights_name_each_backend() -> None:
+    vendors = Vendors(("hpu", "cpu", "cpu"), leader=1, inner=None, leaders=None, count=3)
+
+    assert vendors.mean_factor({"hpu": 2, "cpu": 1}) == 4
+    assert refusal(ArgumentsError, vendors.mean_factor, {"hpu": 1}) == (
+        "weights= names hpu, but the ranks train on cpu, hpu. Fix: name each of them"
+    )
+
+
 @pytest.mark.usefixtures("chip")
-def test_what_a_mixed_job_cannot_run(namespace: Namespace, build: Build) -> None:
+def test_which_jobs_have_the_cpu(namespace: Namespace, build: Build) -> None:
+    mixed, plain = (build(accelerator="cpu", devices=2, strategy=each).strategy for each in ("ddp_mixed", "ddp"))
+
+    assert type(mixed) is importlib.import_module(namespace.home).MixedDDPStrategy
+    assert (mixed.backend.name, mixed.root_device, mixed.num_processes) == ("cpu", torch.device("cpu"), 2)
+    assert build(accelerator="cpu", strategy="ddp_mixed", devices="auto").strategy.num_processes == 1
+    assert type(plain).__module__.startswith(namespace.name)
+
+
+@pytest.mark.usefixtures("chip")
+def test_what_a_mixed_job_cannot_run(namespace: Namespace, build: Build, claims: Claims) -> None:
     ours = importlib.import_module(namespace.home).MixedDDPStrategy
     other = "fabric" if namespace.is_trainer else "pytorch"
     foreign = importlib.import_module(f"northbridge.lightning.{other}").MixedDDPStrategy
@@ -347,6 +379,9 @@ def test_what_a_mixed_job_cannot_run(namespace: Namespace, build: Build) -> None
     assert refusal(UnsupportedError, build, accelerator="cpu_sim", devices=2, strategy=ours(start_method="spawn")) == (
         "start_method='spawn': each node of a mixed job runs the script. Fix: leave it out"
     )
+    claims(bfloat16=no("it has none"))
+    with pytest.raises(UnsupportedError, match=r"bf16-mixed.*it has none"):
+        build(accelerator="cpu_sim", strategy="ddp_mixed", precision="bf16-mixed")
     assert "Fix: import it from" in refusal(NamespaceError, build, accelerator="cpu_sim", strategy=foreign())
 
 

@@ -64,6 +64,7 @@ def find_vendors(backend: Backend, device: torch.device, timeout: timedelta | No
     :class:`CollectiveError` if a library does not sum.
     """
     rank, library = dist.get_rank(), backend.collective
+    make_group: Any = dist.new_group  # its types allow a number for ranks that are not in the group
     has_library = library is not None and not isinstance(library, HostCollective)
     facts: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(facts, (backend.name, has_library))
@@ -74,10 +75,10 @@ def find_vendors(backend: Backend, device: torch.device, timeout: timedelta | No
         if len(alike) > 1:
             # All ranks make each group, as older releases of torch ask; the library's name is known to its ranks alone.
             name = library.name if library is not None and rank in alike else "gloo"
-            made = dist.new_group(alike, timeout=timeout, backend=name)
+            made = make_group(alike, timeout=timeout, backend=name)
             if rank in alike:
                 leader, inner = first, made
-    between = dist.new_group(leaders, timeout=timeout, backend="gloo") if len(leaders) > 1 else None
+    between = make_group(leaders, timeout=timeout, backend="gloo") if len(leaders) > 1 else None
     if library is not None and inner is not None:
         library.assert_carries(device, inner)
     names = tuple(name for name, _ in facts)
