@@ -134,13 +134,18 @@ def test_a_source_distribution_makes_the_same_wheel(wheels: dict[str, Path], nam
     assert (unpacked / "tests").is_dir() == ((FOLDERS[name] / "tests").is_dir() and name != "northbridge")
 
 
+def read_entry_points(wheel: Path) -> ConfigParser:
+    (file,) = [name for name in listing(wheel) if name.endswith("entry_points.txt")]
+    found = ConfigParser()
+    with ZipFile(wheel) as archive:
+        found.read_string(archive.read(file).decode())
+    return found
+
+
 def test_wheels_announce_their_entry_points(wheels: dict[str, Path]) -> None:
     groups: dict[str, dict[str, str]] = {}
     for wheel in wheels.values():
-        (entry_points,) = [name for name in listing(wheel) if name.endswith("entry_points.txt")]
-        announced = ConfigParser()
-        with ZipFile(wheel) as archive:
-            announced.read_string(archive.read(entry_points).decode())
+        announced = read_entry_points(wheel)
         for group in announced.sections():
             groups.setdefault(group, {}).update(announced[group])
 
@@ -152,6 +157,13 @@ def test_wheels_announce_their_entry_points(wheels: dict[str, Path]) -> None:
     assert named == {"hpu_ddp", "hpu_parallel", "hpu_single", "dpp_sdaa"}
     assert groups == {
         "console_scripts": {"northbridge": "northbridge.cli.app:main"},
+        "northbridge.aliases": {
+            "habana": "northbridge_hpu",
+            "huawei-ascend": "northbridge_npu",
+            "intel-arc": "northbridge_xpu",
+            "intel-gaudi": "northbridge_hpu",
+            "teco": "northbridge_sdaa",
+        },
         "northbridge.backends": backends,
         "northbridge.commands": {"conformance": "northbridge_conformance.commands:app"},
         "northbridge.distributions": backends,  # an error names what to install
@@ -162,6 +174,15 @@ def test_wheels_announce_their_entry_points(wheels: dict[str, Path]) -> None:
         "torch.distributed.backends": {"simccl": "northbridge_cpu_sim.collective:load"},
         "torch_dynamo_backends": {"hpu_backend": "northbridge_hpu.compiler:hpu_backend"},
     }
+
+
+def test_core_repeats_the_aliases_of_the_backends(wheels: dict[str, Path]) -> None:
+    group = "northbridge.aliases"
+    read = {name: read_entry_points(wheel) for name, wheel in wheels.items()}
+    aliases = {name: dict(found[group]) for name, found in read.items() if group in found}
+
+    of_core = aliases.pop("northbridge")
+    assert of_core == {word: module for each in aliases.values() for word, module in each.items()}
 
 
 def requirements(wheel: Path, extra: str = "") -> dict[str, Requirement]:

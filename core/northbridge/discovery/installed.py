@@ -31,6 +31,9 @@ GROUP = "northbridge.backends"
 SEPARATE = "northbridge.distributions"
 """Backends in ``backends/`` of a clone: ``acme = "northbridge_acme"`` is in the distribution northbridge-acme."""
 
+ALIASES = "northbridge.aliases"
+"""What users may call a backend: ``acme-one = "northbridge_acme"``. An error then suggests it for each of the words."""
+
 NO_SUITE = "the conformance suite is not installed. Fix: in a clone of Northbridge, pip install . ./conformance"
 
 LIGHTNING_NAMES = frozenset({"auto", "cpu", "cuda", "gpu", "mps", "tpu"})
@@ -176,20 +179,34 @@ def find(name: str) -> Plugin:
     )
 
 
-def say_install(name: str) -> str:
-    """Return the line that installs the backend ``name`` of this repository."""
-    return f"in a clone of Northbridge, pip install . ./backends/{name}"
+def say_install(*names: str) -> str:
+    """Return the line that installs a backend of this repository; several are alternatives."""
+    return f"in a clone of Northbridge, {' or '.join(f'pip install . ./backends/{name}' for name in names)}"
 
 
 def say_not_installed(name: str) -> str:
     """Return a message that no backend is called ``name``: with the names that exist, and what to install."""
-    separate = {plugin.name for plugin in announced(SEPARATE)}
+    here, separate = names(), {plugin.name for plugin in announced(SEPARATE)}.difference(names())
+    meant = _guess(name, [*here, *separate])
+    hints = [f"Did you mean {' or '.join(map(repr, meant))}?"] if meant and meant != [name] else []
+    if missing := separate.intersection(meant):
+        hints.append(f"Fix: {say_install(*sorted(missing))}")
+    said = " ".join(hints) or "`northbridge list` says more"
+    return f"no backend {name!r} is installed; found {', '.join(here) or 'none'}. {said}"
+
+
+def _guess(name: str, known: list[str]) -> list[str]:
+    """Return the names in ``known`` that a user may mean by ``name``: itself, those of an alias, or the nearest."""
+    if name in known:
+        return [name]
+    backends = {plugin.module: plugin.name for plugin in (*announced(SEPARATE), *installed())}
+    words = [(each, each) for each in known]
+    for alias in announced(ALIASES):
+        if alias.module in backends:
+            words += [(word, backends[alias.module]) for word in (alias.name, *alias.name.split("-"))]
     # A narrow cutoff: a three-letter name with one other letter is another vendor's chip, not a misspelling.
-    near = difflib.get_close_matches(name.lower(), [*names(), *separate], n=1, cutoff=0.75)
-    hint = f"Did you mean {near[0]!r}?" if near else "`northbridge list` says more"
-    if name in separate:
-        hint = f"Fix: {say_install(name)}"
-    return f"no backend {name!r} is installed; found {', '.join(names()) or 'none'}. {hint}"
+    near = difflib.get_close_matches(name.lower(), [word for word, _ in words], n=1, cutoff=0.75)
+    return sorted({backend for word, backend in words if word in near})
 
 
 def reject_unknown_disabled() -> None:

@@ -132,22 +132,43 @@ class TestANameThatCannotBeHad:
         assert caught.value.backend == name
         assert isinstance(caught.value, LookupError)
 
-    def test_backend_of_another_distribution_is_answered_with_it(
-        self, nothing_known: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("asked", "hint"),
+        [
+            ("quartz", "Fix: {quartz}"),
+            ("quarz", "Did you mean 'quartz'? Fix: {quartz}"),
+            ("Summit", "Did you mean 'quartz'? Fix: {quartz}"),
+            ("summit-one", "Did you mean 'quartz'? Fix: {quartz}"),
+            ("peak2", "Did you mean 'acme'?"),
+            ("hill", "Did you mean 'acme' or 'quartz'? Fix: {quartz}"),
+            ("shire", "Did you mean 'opal' or 'quartz'? Fix: {opal} or pip install . ./backends/quartz"),
+            ("nobody", "`northbridge list` says more"),
+        ],
+    )
+    def test_alias_is_answered_with_the_name(
+        self, asked: str, hint: str, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        separate = {"northbridge.distributions": {"quartz": "northbridge_quartz_one"}}
+        install_here("acme")
+        separate = {
+            "northbridge.distributions": {"quartz": "northbridge_quartz", "opal": "northbridge_opal"},
+            "northbridge.aliases": {
+                "summit-one": "northbridge_quartz",
+                "shire-hill": "northbridge_quartz",
+                "shire": "northbridge_opal",
+                "nobody": "northbridge_nobody",
+            },
+        }
         write_distribution(tmp_path, "northbridge-other", "1.0", separate)
+        aliases = {"northbridge.aliases": {"peak": "northbridge_acme", "hill": "northbridge_acme"}}
+        write_distribution(tmp_path, "northbridge-further", "1.0", aliases)
         monkeypatch.syspath_prepend(tmp_path)
 
         with pytest.raises(northbridge.BackendNotFoundError) as caught:
-            northbridge.get("quartz")
-        with pytest.raises(northbridge.BackendNotFoundError, match=r"Did you mean 'quartz'\?$"):
-            northbridge.get("quarz")
+            northbridge.get(asked)
 
-        assert str(caught.value) == (
-            f"no backend 'quartz' is installed; found {', '.join(names())}. Fix: in a clone of"
-            " Northbridge, pip install . ./backends/quartz"
-        )
+        lines = {name: f"in a clone of Northbridge, pip install . ./backends/{name}" for name in ("quartz", "opal")}
+        found = f"no backend {asked!r} is installed; found {', '.join(names())}. "
+        assert str(caught.value) == found + hint.format(**lines)
 
     def test_if_nothing_is_installed_that_is_said(self, nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(installed, "read_entry_points", lambda: EntryPoints(()))
