@@ -170,7 +170,7 @@ class ArgumentsError(NorthbridgeError, TypeError):
 
 
 class ArgumentValueError(ArgumentsError, ValueError):
-    """An argument of a vendor's name has a value that is not allowed, such as an unknown precision."""
+    """An argument has a value that is not allowed, such as an unknown precision."""
 
 
 class NamespaceError(NorthbridgeError):

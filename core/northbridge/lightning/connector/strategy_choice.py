@@ -25,7 +25,7 @@ from northbridge.lightning.connector.choices import detects_slurm
 from northbridge.lightning.connector.conversion import convert_arguments
 from northbridge.lightning.connector.registry import Alias, claim_name, drives_a_chip_by_itself, tell_of_predecessors
 from northbridge.lightning.namespaces import Namespace
-from northbridge.lightning.plugins.precision import reject_precision
+from northbridge.lightning.plugins.precision import reject_float8_word, reject_precision
 from northbridge.lightning.strategies.deepspeed_accelerator import reject_missing
 from northbridge.lightning.strategies.unsupported import ONE_PROCESS
 from northbridge.lightning.strategies.user_classes import derive
@@ -69,6 +69,7 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> tuple[Bac
     if strategy == "single_device":
         arguments["strategy"] = f"single_{name}"  # a Fabric has no strategy of the generic name
     if arguments.get("precision") is not None:
+        reject_float8_word(backend, arguments["precision"])
         unified = namespace.fabric_module("connector")._convert_precision_to_unified_args
         reject_precision(backend, unified(arguments["precision"]))
     return backend, count

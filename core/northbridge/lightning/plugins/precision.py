@@ -11,7 +11,7 @@ import torch
 
 from northbridge.acceleration import Acceleration
 from northbridge.backend import Backend, reject_denied
-from northbridge.errors import ArgumentsError, UnsupportedError
+from northbridge.errors import ArgumentsError, ArgumentValueError, UnsupportedError
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.float8 import reject_float8
 
@@ -46,6 +46,15 @@ def reject_precision(backend: Backend, precision: str) -> None:
         instead = "32-true" if precision == "64-true" else _working(backend)
         what = f"precision={precision!r}: {backend.name!r} has no {needed}"
         reject_denied(backend, needed, what, f"precision={instead!r}")
+
+
+def reject_float8_word(backend: Backend, asked: object) -> None:
+    """Raise :class:`ArgumentValueError` for a word for float8, such as "fp8", that Lightning does not have."""
+    if isinstance(asked, str) and asked.lower().startswith(("fp8", "float8")):
+        reject_float8(backend, f"precision={asked!r}")
+        raise ArgumentValueError(
+            f"precision={asked!r} is unknown to Lightning. Fix: precision={FLOAT8!r}, its word for float8"
+        )
 
 
 def reject_cast(backend: Backend, precision: str, device: torch.device) -> None:

@@ -306,8 +306,12 @@ def test_the_forward_pass_is_under_autocast(build: Build) -> None:
 
 DENIED = ": 'cpu_sim' has no float8: its matrix unit has none. Fix: precision='bf16-mixed'"
 WORD = {"precision": "transformer-engine"}
+UNKNOWN = "is unknown to Lightning. Fix: precision='transformer-engine', its word for float8"
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (WORD, "denied", f"precision='transformer-engine'{DENIED}"),
+    ({"precision": "fp8"}, "denied", f"precision='fp8'{DENIED}"),
+    ({"precision": "fp8"}, "", f"precision='fp8' {UNKNOWN}"),
+    ({"precision": "Float8-mixed"}, "", f"precision='Float8-mixed' {UNKNOWN}"),
     ({"plugins": northbridge.Float8Precision()}, "denied", f"Float8Precision(){DENIED}"),
     (
         WORD,
@@ -342,7 +346,11 @@ def test_what_the_chip_lacks_is_refused_before_training(
         claims(float8=no("its matrix unit has none"))
     elif how:
         engines.clear()
-    kind = northbridge.ArgumentsError if said.startswith("recipe") else northbridge.UnsupportedError
+    kind: type[northbridge.NorthbridgeError] = northbridge.UnsupportedError
+    if said.startswith("recipe"):
+        kind = northbridge.ArgumentsError
+    elif said.endswith(UNKNOWN):
+        kind = northbridge.ArgumentValueError
     capability = "float8" if how == "denied" else None
 
     assert refusal(kind, build, accelerator="cpu_sim", devices=1, capability=capability, **asked) == said
