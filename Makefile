@@ -5,7 +5,10 @@ VENV := .venv
 RUN := $(VENV)/bin
 ENGINES := .engines
 # To compile all modules takes half of pip's time. Python compiles those that it imports, and .ready the others meanwhile.
-PIP = $(RUN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+# TORCH_INDEX joins the indexes of pip's own settings. PIP_EXTRA_INDEX_URL would replace those of pip.conf.
+PIP = $(RUN)/pip install --disable-pip-version-check --no-compile -c constraints.txt $(addprefix --extra-index-url ,$(TORCH_INDEX))
+# Of pip's lines, the large files, from 10 MB on: without any, minutes pass in silence.
+TELL = sed -un -E 's@%2B@+@; s@^ *(Downloading|Using cached) (.*/)?([^-/]*-[^-/]*)-.* \(([0-9]{2,}\.[0-9] MB)\)$$@  \3, \4@p'
 COMPILE := from northbridge_cpu_sim.build import extension, recipe; from northbridge_cpu_sim.settings import SimSettings; \
 	extension.locate(SimSettings.read(), recipe.Recipe())
 # The distributions of this repository.
@@ -20,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
-demo: setup ## train a small ConvNet on real digits, on two simulated chips
+demo: setup ## train a small ConvNet on real digits, on two simulated chips; TORCH_INDEX=URL is one more index of pip for torch
 	@$(RUN)/python examples/digits.py
 
 test: setup chips engines ## run the tests that need no training, and a few that train; about 10 minutes on 2 cores
@@ -128,20 +131,28 @@ $(ENGINES)/.ready: constraints-engines.txt | setup
 
 setup: $(VENV)/.ready
 
+# So that a pipe fails with pip.
+$(VENV)/.ready: SHELL := bash
+$(VENV)/.ready: .SHELLFLAGS := -o pipefail -c
+
 $(VENV)/.ready: constraints.txt $(addsuffix /pyproject.toml,$(FOLDERS))
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 		{ echo "Python 3.11 was not found: install it, or say make PYTHON=/path/to/python3.11"; exit 1; }
 	@command -v g++ >/dev/null || { echo "no C++ compiler was found: apt install g++ (the simulated chip is compiled on first use)"; exit 1; }
-	@echo "setting up $(VENV): torch 2.13.0, both Lightnings and the tools, about 1.7 GB with torch for the CPU; a few minutes, once"
+	@echo "setting up $(VENV), once: 1.7 GB and a few minutes with TORCH_INDEX=https://download.pytorch.org/whl/cpu, else more"
 	@test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) "pip==26.3"
-	@$(PIP) torch==2.13.0 filelock ninja packaging pluggy pydantic rich setuptools typing_extensions
+	@echo "1 of 4: torch 2.13.0"
+	@$(PIP) "pip==26.3" | $(TELL)
+	@$(PIP) torch==2.13.0 filelock ninja packaging pluggy pydantic rich setuptools typing_extensions | $(TELL)
 	@# The simulated chip is compiled on the core that pip leaves idle; who needs it meanwhile waits for it.
 	@PYTHONPATH=$(CURDIR)/core:$(CURDIR)/backends/cpu_sim $(RUN)/python -c "$(COMPILE)" >/dev/null 2>&1 &
-	@$(PIP) --group dev
+	@echo "2 of 4: both Lightnings and the tools, while the simulated chip is compiled"
+	@$(PIP) --group dev | $(TELL)
+	@echo "3 of 4: Northbridge and its chips, from this folder"
 	@$(PIP) --no-build-isolation \
-		-e . -e ./conformance -e ./backends/cpu_sim -e ./backends/hpu -e ./backends/npu -e ./backends/sdaa -e ./backends/xpu
-	@$(PIP) --upgrade --target $(VENV)/science --group science
+		-e . -e ./conformance -e ./backends/cpu_sim -e ./backends/hpu -e ./backends/npu -e ./backends/sdaa -e ./backends/xpu | $(TELL)
+	@echo "4 of 4: what the demo and the plots need"
+	@$(PIP) --upgrade --target $(VENV)/science --group science | $(TELL)
 	@printf '../../../science\nimport os; "SHORT_PROCESS" in os.environ and __import__("short_process")\n' \
 		> $(VENV)/lib/python3.11/site-packages/science.pth
 	@ln -sf ../../../../tests/short_process.py $(VENV)/lib/python3.11/site-packages/short_process.py

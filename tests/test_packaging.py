@@ -214,6 +214,23 @@ def test_no_setup_installs_what_a_vendor_brings() -> None:
 # --- The door for maintainers
 
 
+def test_setup_tells_of_large_files_and_adds_an_index() -> None:
+    said = call(["make", "--dry-run", "-W", "constraints.txt", "setup", "TORCH_INDEX=https://x.test/cpu"], ROOT)
+    commands = [line for line in said.replace("\\\n", "").splitlines() if "/pip install" in line]
+
+    assert len(commands) == 5
+    assert [line for line in commands if "--extra-index-url https://x.test/cpu " not in line] == []
+    shown = """
+Downloading torch-2.13.0-cp311-cp311-linux_x86_64.whl.metadata (29 kB)
+Downloading https://x.test/cpu/torch-2.13.0%2Bcpu-cp311-cp311-linux_x86_64.whl (184.3 MB)
+  Using cached scipy-1.17.0-cp311-cp311-linux_x86_64.whl (35.0 MB)
+  Downloading rich-14.0.0-py3-none-any.whl (1.2 MB)
+Successfully installed rich-14.0.0
+"""
+    told = subprocess.check_output(["bash", "-c", commands[0].partition(" | ")[2]], input=shown, text=True)
+    assert told.splitlines() == ["  torch-2.13.0+cpu, 184.3 MB", "  scipy-1.17.0, 35.0 MB"]
+
+
 def test_maintainers_files_name_what_exists() -> None:
     check = (ROOT / "Makefile").read_text().partition("\ncheck:")[2].partition("\n\n")[0]
     hooks = re.findall(r"entry: \.venv/bin(.*)", (ROOT / ".pre-commit-config.yaml").read_text())
