@@ -138,17 +138,40 @@ def identify(item: pytest.Item) -> str:
 def describe(item: pytest.Item, only: Collection[str] = ()) -> Planned:
     """Return the plan of a test; it is chosen if ``only`` is empty or one of its texts is in the test's id."""
     suite = _suite(item)
-    function, _, parameters = item.name.partition("[")
-    words = function.removeprefix("test_").replace("_", " ")
     return Planned(
         id=identify(item),
         chosen=not only or any(part in identify(item) for part in only),
         level=suite.level,
         topic=(suite.__doc__ or "").strip().split("\n")[0],
-        title=f"{words} [{parameters}" if parameters else words,
+        title=name_test(item),
         claims=claims_of(item),
         advice=suite.advice,
     )
+
+
+_WRITTEN = (
+    "16-bit 16-mixed AdamW all-gather all-reduce API bf16-mixed clip_grad_norm CPU DDP Fabric fork_rng in-place"
+    " Lightning map_location NaN no_grad non-blocking non-contiguous non-finite Northbridge NumPy reduce-scatter RNG"
+    " second-order state_dict sys.path TF32 Trainer zero_grad"
+)
+"""Words that the name of a function cannot have as they are written elsewhere."""
+
+_NAMES = {re.sub(r"[-_.]", " ", name.lower()): name for name in _WRITTEN.split()}
+_NAME = re.compile(rf"\b({'|'.join(_NAMES)})\b")
+
+
+def name_test(item: pytest.Item) -> str:
+    """Return the title of a test, from its function and parameters: ``Views match the CPU: two devices, mlp``."""
+    function = item.name.partition("[")[0].removeprefix("test_").replace("_", " ")
+    title = _NAME.sub(lambda found: _NAMES[found[0]], function)
+    if not re.match(r"\S*[\d_]", title):  # a dtype, or a function of torch
+        title = title[0].upper() + title[1:]
+    callspec: Any = getattr(item, "callspec", None)
+    if callspec is None:
+        return title
+    # pytest joins the ids of several parameters by hyphens, which some have themselves.
+    ids: list[str] = list(getattr(callspec, "_idlist", ())) or [callspec.id]
+    return f"{title}: {', '.join(ids)}".replace(" device-", " device, ").replace(" devices-", " devices, ")
 
 
 def claims_of(item: pytest.Item) -> tuple[str, ...]:

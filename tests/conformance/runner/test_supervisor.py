@@ -156,7 +156,7 @@ def test_every_test_has_its_ending(sample: None) -> None:
 
     about = course.planned["C1/Sample/test_it_knows[float16]"]
     assert (about.level, about.topic, about.advice) == ("C1", "What can happen.", "Look at the sample.")
-    assert about.title == "it knows [float16]"
+    assert about.title == "It knows: float16"
     assert about.claims == ("float32", "float16")
     assert course.planned["C1/Sample/test_it_knows[uint8]"].claims == ("float32",)
 
