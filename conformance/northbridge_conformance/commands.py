@@ -21,8 +21,8 @@ Levels; each includes those before it:
   C3  several devices
   C4  endurance and faults
 
-Writes report.json, index.html and report.md into FOLDER. The suite tests what the backend claims and what it denies,
-and reports the rest as unknown. A test that hangs is ended, and the suite goes on.
+Writes report.json, index.html, report.md and badge.svg into FOLDER. The suite tests what the backend claims and what it
+denies, and reports the rest as unknown. A test that hangs is ended, and the suite goes on.
 Ctrl-C and SIGTERM end the suite; the report then has the tests that ended. A simulated device gets a simulated level.
 
 \b
@@ -32,7 +32,7 @@ Exit codes:
   2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
 """
 
-COMPARE_HELP = """Compare reports of `northbridge conformance`: their levels, and each test with different verdicts.
+COMPARE_HELP = """Compare reports of `northbridge conformance`: a table of the chips, and the tests that differ.
 
 \b
 Exit codes:

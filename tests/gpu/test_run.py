@@ -91,6 +91,7 @@ def test_rehearsal_runs_all_but_the_device(tmp_path: Path) -> None:
     assert ran.status == 0, ran.said
     assert sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()) == [
         "log.txt",
+        "report/badge.svg",
         "report/index.html",
         "report/report.json",
         "report/report.md",

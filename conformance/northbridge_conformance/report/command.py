@@ -14,6 +14,8 @@ from northbridge.errors import ReportError
 from northbridge.untrusted.terminal import Terminal
 from northbridge.untrusted.text import clean
 from northbridge_conformance.levels import LEVELS
+from northbridge_conformance.report.badge import render_badge
+from northbridge_conformance.report.failure import say_plainly
 from northbridge_conformance.report.html import render_page, write_page
 from northbridge_conformance.report.markdown import render_markdown
 from northbridge_conformance.report.overview import (
@@ -23,8 +25,9 @@ from northbridge_conformance.report.overview import (
     is_part,
     list_doubts,
     list_silent_errors,
-    name_level,
     of_verdict,
+    repeat,
+    summarize,
 )
 from northbridge_conformance.report.report import NOT_ASKED, Report
 from northbridge_conformance.report.suite_run import find_faults, run_suite
@@ -33,9 +36,6 @@ from northbridge_conformance.verdict import Verdict
 
 _SHOWN = 12
 """The number of failed tests that the terminal shows; the page has them all."""
-
-_LINES = 6
-"""The number of lines of each failed test's evidence."""
 
 
 def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
@@ -72,6 +72,7 @@ def write_all(report: Report, folder: Path) -> list[Path]:
         "report.json": report.to_json(),
         "index.html": render_page(report),
         "report.md": render_markdown(report),
+        "badge.svg": render_badge(report),
     }
     return [write_page(folder / name, text) for name, text in texts.items()]
 
@@ -93,9 +94,8 @@ def verify(path: Path, report: Report) -> int:
 def show(console: Terminal, report: Report) -> None:
     """Print a summary of the report; for a part of the suite, each test and no level."""
     part = is_part(report)
-    who = f"{report.backend.name} ({report.backend.distribution} {report.backend.version})"
-    what = "a part of the suite, which grants no level" if part else name_level(report)
-    console.print(Text(f"{who}: {what}", style="bold"))
+    console.print(Text(summarize(report), style="bold"))
+    console.print(Text(f"  backend {report.backend.name!r}, {report.backend.distribution} {report.backend.version}"))
     for doubt in list_doubts(report):
         console.print(Text(f"  {doubt}", style="yellow"))
     for error in list_silent_errors(report):
@@ -106,9 +106,10 @@ def show(console: Terminal, report: Report) -> None:
     failures = of_verdict(report, *ATTENTION)
     for test in failures[:_SHOWN]:
         console.print(Text(f"\n{test.verdict.value}  {test.id}", style="bold"), soft_wrap=True)
-        for line in clean(test.evidence).strip().splitlines()[-_LINES:]:
+        for line in say_plainly(clean(test.evidence)).splitlines():
             console.print(Text(f"    {line}"), soft_wrap=True)
         console.print(Text(f"    → {test.advice}"), soft_wrap=True)
+        console.print(Text(f"    $ {repeat(report, test)}"), soft_wrap=True)
     if len(failures) > _SHOWN:
         console.print(f"\nand {len(failures) - _SHOWN} further tests")
 

@@ -99,9 +99,9 @@ def _bad(tests: list[TestResult]) -> list[str]:
     forbidden: dict[str, list[str]] = {}  # one reason often forbids many tests
     for test in tests:
         if test.verdict is Verdict.NOT_RUN and not _is_extra(test):
-            forbidden.setdefault(test.evidence, []).append(test.id)
+            forbidden.setdefault(test.evidence, []).append(test.title)
     return [
-        *(f"{test.verdict.value}: {test.id}" for test in tests if test.verdict not in harmless),
+        *(f"{test.verdict.value}: {test.title}" for test in tests if test.verdict not in harmless),
         *(
             f"{Verdict.NOT_RUN.value}: {first}{f' and {len(more)} more' if more else ''}: {reason}"
             for reason, (first, *more) in forbidden.items()

@@ -21,6 +21,7 @@ from northbridge.lightning.plugins.atomic_write import draft_of
 from northbridge.untrusted.text import clean
 from northbridge_conformance.report import overview
 from northbridge_conformance.report.comparison import compare
+from northbridge_conformance.report.failure import say_plainly
 from northbridge_conformance.report.report import Report, TestResult
 from northbridge_conformance.verdict import Ending, Verdict
 
@@ -131,10 +132,8 @@ def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-SHOWN_LINES = 14
-"""The number of lines of evidence that a page shows; longer evidence is folded."""
-
-_SHOWN_CHARACTERS = 1400
+_SHARED_LINES = 3
+"""Evidence of more lines is shown once, by the first of the tests that have it."""
 
 
 @dataclass(frozen=True)
@@ -143,14 +142,14 @@ class ShownTest:
 
     result: TestResult
     anchor: str
-    evidence: str
-    """Empty if :attr:`same_as` shows it."""
+    words: str
+    """The failure in plain words; empty if it worked."""
 
-    excerpt: str
-    """Lines of folded evidence that stay visible."""
+    evidence: str
+    """All that pytest says, if that is more; empty if :attr:`same_as` shows it."""
 
     same_as: ShownTest | None
-    """The earlier test with the same long evidence, as with all tests that read one failed run."""
+    """The earlier test with the same evidence, as with all tests that read one failed run."""
 
     @property
     def lines(self) -> int:
@@ -169,23 +168,12 @@ def show_tests(tests: Iterable[TestResult]) -> list[ShownTest]:
     first: dict[str, ShownTest] = {}
     for number, test in enumerate(tests, start=1):
         evidence = clean(test.evidence).strip("\n")
-        folded = is_long(evidence)
-        same_as = first.get(evidence) if folded else None
-        excerpt = choose_excerpt(evidence) if folded and same_as is None else ""
-        one = ShownTest(test, f"test-{number}", "" if same_as is not None else evidence, excerpt, same_as)
-        if folded:
+        words = say_plainly(evidence)
+        shared = evidence.count("\n") >= _SHARED_LINES
+        same_as = first.get(evidence) if shared else None
+        more = "" if same_as is not None or words == evidence else evidence
+        one = ShownTest(test, f"test-{number}", "" if same_as is not None else words, more, same_as)
+        if shared:
             first.setdefault(evidence, one)
         shown.append(one)
     return shown
-
-
-def is_long(text: str) -> bool:
-    """Return True if ``text`` is too long to be shown unfolded."""
-    return text.count("\n") >= SHOWN_LINES or len(text) > _SHOWN_CHARACTERS
-
-
-def choose_excerpt(text: str) -> str:
-    """Return the most informative lines: those that pytest marks with ``E``, or else the last; at most eight."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if line.startswith("E ")][:8] or lines[-8:]
-    return "\n".join(f"{line[:240]}…" if len(line) > 240 else line for line in telling)

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 
 from northbridge.untrusted.text import clean
+from northbridge_conformance.report.failure import say_plainly
 from northbridge_conformance.report.overview import (
     ATTENTION,
+    MARKS,
     SIMULATED,
     count_devices,
     count_operators,
@@ -18,8 +20,11 @@ from northbridge_conformance.report.overview import (
     group_claims,
     list_doubts,
     list_silent_errors,
+    list_software,
     name_level,
+    name_product,
     of_verdict,
+    repeat,
     show_moment,
 )
 from northbridge_conformance.report.report import Report, TestResult
@@ -31,9 +36,6 @@ _LIMIT = 50_000
 _LISTED = 20
 """The maximum number of tests listed for one reason not to run, and of reasons listed for one level."""
 
-_EVIDENCE_LINES = 40
-_EVIDENCE_CHARACTERS = 4000
-
 
 def render_markdown(report: Report) -> str:
     """Return the report as a page of Markdown: level, claims, and the tests that did not pass with their evidence.
@@ -41,7 +43,7 @@ def render_markdown(report: Report) -> str:
     Parts that would make it too long for an issue are omitted, and the page says how many.
     """
     backend = report.backend
-    parts = [f"# {_escape(backend.name)}: {_escape(name_level(report))}", explain_level(report)]
+    parts = [f"# {_escape(name_product(report))}: {_escape(name_level(report))}", explain_level(report)]
     parts += [f"> **{_escape(doubt)}**" for doubt in list_doubts(report)]
     parts += [f"> **{_escape(error)}**" for error in list_silent_errors(report)]
     if backend.simulated:
@@ -55,6 +57,7 @@ def render_markdown(report: Report) -> str:
         f" {_escape(backend.distribution)} {_escape(backend.version)}, {_escape(count_devices(report))},"
         f" {_escape(show_moment(report.began))}, Northbridge {_escape(report.suite.northbridge)}."
     )
+    parts += [f"Software: {_escape(list_software(report))}.", f"Repeat it: {_quote(repeat(report))}"]
     parts += ["## Levels", _list_levels(report), "## Claims", _list_claims(report)]
     bad = _list_bad(report)
     if bad:
@@ -75,7 +78,7 @@ def render_markdown(report: Report) -> str:
 
 def _list_bad(report: Report) -> list[tuple[int, str]]:
     """Return the text about the tests that did not pass: for each part, the number of its tests and the text."""
-    parts = [(1, _show_test(test)) for test in of_verdict(report, *ATTENTION)]
+    parts = [(1, _show_test(report, test)) for test in of_verdict(report, *ATTENTION)]
     for reason, tests in group_by_reason(of_verdict(report, Verdict.NOT_RUN)).items():
         ids = ", ".join([_quote(test.id) for test in tests[:_LISTED]] + _count_rest(tests))
         parts.append((len(tests), f"### NOT RUN: {_escape(reason[:400])}\n\n{ids}"))
@@ -102,7 +105,8 @@ def _list_claims(report: Report) -> str:
         for name in names:
             claim = report.claims[name]
             name = _quote(name).replace("|", "\\|")  # it ends a cell in code, too
-            rows.append((name, claim.answer, finding, str(claim.tests), _escape(claim.reason)))
+            found = f"{MARKS[finding]} {finding}"
+            rows.append((name, claim.answer, found, str(claim.tests), _escape(claim.reason)))
     return _table(("Claim", "The backend says", "Finding", "Tests", "Reason"), rows)
 
 
@@ -111,23 +115,19 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _show_test(test: TestResult) -> str:
-    parts = [f"### {test.verdict.value}: {_escape(test.title)}", f"{_quote(test.id)}"]
-    evidence = clean(test.evidence).strip("\n")
-    if evidence:
-        parts.append(_fence(evidence))
+def _show_test(report: Report, test: TestResult) -> str:
+    parts = [f"### {test.verdict.value}: {_escape(test.title)}"]
+    if words := say_plainly(clean(test.evidence)):
+        parts.append(_fence(words))
+    parts.append(f"Repeat it: {_quote(repeat(report, test))}")
     if test.advice:
         parts.append(f"What to do: {_escape(test.advice)}")
     return "\n\n".join(parts)
 
 
 def _fence(text: str) -> str:
-    lines = text[-_EVIDENCE_CHARACTERS:].splitlines()[-_EVIDENCE_LINES:]
-    shown = "\n".join(lines)
-    if len(shown) < len(text):
-        shown = f"… the end of {len(text.splitlines())} lines:\n{shown}"
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
-    return f"{fence}text\n{shown}\n{fence}"
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}text\n{text}\n{fence}"
 
 
 def _quote(text: str) -> str:

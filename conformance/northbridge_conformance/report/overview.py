@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -11,20 +12,32 @@ from northbridge.capabilities import OPERATORS, Capabilities
 from northbridge_conformance.report.report import NOT_ASKED, Finding, Report, TestResult
 from northbridge_conformance.verdict import Ending, Verdict
 
-LEVELS: Mapping[str, str] = MappingProxyType(
+ABILITIES: Mapping[str, str] = MappingProxyType(
     {
-        "C0": "The plugin installs, is found, and reports missing software or hardware clearly. Nothing has been"
-        " computed with it.",
-        "C1": "One device computes what the CPU computes: tensors, views, random numbers, memory and gradients. A real"
-        " device is within the suite's tolerances for each operation, and a simulated one is bit-exact.",
-        "C2": "Lightning trains on one device: every stage, the precisions that are claimed, checkpoints that open on"
-        " the CPU too, and resuming to the bit.",
-        "C3": "Several devices train together: each collective operation gives the right numbers, and two and four"
-        " ranks learn what one process learns from the whole batch.",
-        "C4": "It lasts: ranks that are killed, restarts, a thousand steps in steady memory, two jobs side by side,"
-        " two nodes.",
+        "C0": "the plugin installs, is found, and reports missing software or hardware clearly",
+        "C1": "one device computes what the CPU computes",
+        "C2": "Lightning trains on one device",
+        "C3": "several devices train together",
+        "C4": "training lasts, also through faults",
     }
 )
+"""What a chip of each level can do, as the end of a sentence."""
+
+LEVELS: Mapping[str, str] = MappingProxyType(
+    {
+        "C0": "Nothing has been computed with it.",
+        "C1": "It covers tensors, views, random numbers, memory and gradients. A real device is within the suite's"
+        " tolerances for each operation, and a simulated one is bit-exact.",
+        "C2": "Every stage runs, and the precisions that are claimed. Checkpoints open on the CPU too, and a training"
+        " resumes to the bit.",
+        "C3": "Each collective operation gives the right numbers, and two and four ranks learn what one process learns"
+        " from the whole batch.",
+        "C4": "Ranks are killed, and restarted. A thousand steps run in steady memory, two jobs side by side, and a job"
+        " on two nodes.",
+    }
+)
+"""What the tests of each level have shown."""
+
 PART = (
     "Only the tests that were asked for ran, so that no level can be granted or withheld. Run the suite without --only."
 )
@@ -64,6 +77,11 @@ CLAIMS: Mapping[Finding, str] = MappingProxyType(
 )
 """Advice for each kind of finding, in the order in which they are shown."""
 
+MARKS: Mapping[str, str] = MappingProxyType(
+    {"proved": "✓", "refused": "–", "false": "✗", "hidden": "!", "unknown": "?", "not tested": "·"}
+)
+"""The sign of each finding."""
+
 CLAIMED: Mapping[str, str] = MappingProxyType(
     {each.name: each.metadata["meaning"] for each in fields(Capabilities) if "meaning" in each.metadata}
 )
@@ -91,11 +109,46 @@ def name_level(report: Report) -> str:
     return report.level.label if report.level is not None else "No level granted"
 
 
+def name_product(report: Report) -> str:
+    """Return the product's name as its device says it, such as ``"Acme One"``; without a device, the backend's name."""
+    name = report.backend.label or report.backend.name
+    return f"{name} (simulated)" if report.backend.simulated and "simulated" not in name.lower() else name
+
+
+def summarize(report: Report) -> str:
+    """Return the level of the product and its meaning in a sentence."""
+    if is_part(report):
+        return f"A part of the suite ran on {name_product(report)}, which grants no level"
+    if report.level is None:
+        return f"{name_product(report)} has no level"
+    return f"{name_product(report)} has level {report.level.name}: {ABILITIES[report.level.name]}"
+
+
 def explain_level(report: Report) -> str:
-    """Return a sentence that explains the granted level."""
+    """Return the meaning of the granted level, or why there is none."""
     if is_part(report):
         return PART
-    return LEVELS.get(report.level.name, report.level.title) if report.level is not None else NO_LEVEL
+    return describe_level(report.level.name) if report.level is not None else NO_LEVEL
+
+
+def describe_level(name: str) -> str:
+    """Return what a chip of the level can do, and what its tests have shown, in a few sentences."""
+    return f"{ABILITIES[name][0].upper()}{ABILITIES[name][1:]}. {LEVELS[name]}"
+
+
+def repeat(report: Report, test: TestResult | None = None) -> str:
+    """Return the command that runs the suite of the report again, or only one ``test``."""
+    simulated = report.machine.environment.get("NORTHBRIDGE_SIMULATE")
+    words = [f"NORTHBRIDGE_SIMULATE={shlex.quote(simulated)}"] if simulated else []
+    words += ["northbridge conformance", shlex.quote(report.backend.name)]
+    words += ["--level", report.suite.asked if test is None else test.level]
+    return " ".join(words + ([] if test is None else ["--only", shlex.quote(test.id)]))
+
+
+def list_software(report: Report) -> str:
+    """Return the versions of the driver, the vendor's software, torch and Lightning."""
+    found = {**report.machine.described, **report.versions}
+    return ", ".join(f"{name} {version}" for name, version in found.items())
 
 
 def count_devices(report: Report) -> str:

@@ -102,6 +102,9 @@ class MachineFacts(_Facts):
     environment: dict[str, str]
     """The variables of Northbridge, torch and the vendor that affect a run; mostly without their values."""
 
+    described: dict[str, str] = Field(default_factory=dict)
+    """The backend's short facts about the machine, such as the driver's version: ``Bridge.describe_machine()``."""
+
 
 class ClaimResult(_Facts):
     """A claim, and the tests' finding about it."""

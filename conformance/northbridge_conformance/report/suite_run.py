@@ -99,6 +99,9 @@ class Facts:
     variables: tuple[str, ...] = ()
     """The vendor's variables that its contract lists."""
 
+    described: Mapping[str, str] = field(default_factory=dict)
+    """The backend's short facts about this machine."""
+
     def environ_of_suite(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return ``environ`` for the suite's processes; a simulated chip gets its strict options."""
         strict = strict_options(self.backend.name) if self.backend.simulated else {}
@@ -138,6 +141,7 @@ class Facts:
             cores=len(os.sched_getaffinity(0)),
             memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             environment=told,
+            described=dict(self.described),
         )
 
 
@@ -160,7 +164,16 @@ def find_facts(name: str, environ: Mapping[str, str] = os.environ) -> Facts:
         Capabilities(**claims),
         found["versions"],
         tuple(found["variables"]),
+        _describe_machine(name, environ),
     )
+
+
+def _describe_machine(name: str, environ: Mapping[str, str]) -> dict[str, str]:
+    # In a process of its own: a driver that kills it, or hangs, takes no claim of the report with it.
+    try:
+        return ask_again("software:describe_machine", name, environ=environ).facts
+    except (AssertionError, HungError) as error:
+        return {"describe_machine()": str(error).partition("\n")[0].rstrip(":")}
 
 
 def _processor() -> str:

@@ -135,7 +135,16 @@ class _Worker:
         self.code = 0
         self.finished = False
         command = [
-            *("-m", "pytest", "-q", "--no-header", "--noconftest", "--import-mode=importlib"),
+            *(
+                "-m",
+                "pytest",
+                "-q",
+                "--no-header",
+                "--tb=short",
+                "--color=no",
+                "--noconftest",
+                "--import-mode=importlib",
+            ),
             *("-c", str(folder / "pytest.ini"), "--rootdir", str(folder)),
             *("-p", "northbridge_conformance.runner.recorder", "-p", "no:cacheprovider", "-p", "no:timeout"),
             *("--northbridge-log", str(folder / f"log-{attempt}.jsonl")),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -172,3 +174,10 @@ def test_a_verdict_is_chosen_with_the_space_bar(visit: Open) -> None:
     driver.find_element(By.CSS_SELECTOR, "input[value='TIMEOUT']").send_keys(Keys.SPACE)
     assert {each.get_attribute("data-verdict") for each in shown(driver)} == {"UNDERCLAIM", "TIMEOUT"}
     assert matching(driver) == 2
+
+
+@pytest.mark.parametrize(("name", "pages"), [("good", 2), ("mixed", 3), ("compared", 3)])
+def test_print_is_compact(visit: Open, name: str, pages: int) -> None:
+    printed = base64.b64decode(visit(name).execute_cdp_cmd("Page.printToPDF", {})["data"])
+
+    assert len(re.findall(rb"/Type /Page\b", printed)) <= pages

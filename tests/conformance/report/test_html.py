@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shlex
 from itertools import pairwise
 from typing import get_args
+from xml.etree import ElementTree
 
 import pytest
 from tests.conformance.report.conftest import report_of, result
@@ -15,7 +17,9 @@ from tests.report_page import Page, find_broken_links
 import northbridge
 from northbridge.capabilities import LEVEL_CLAIMS, Capabilities
 from northbridge_conformance.report import overview
-from northbridge_conformance.report.html import choose_excerpt, is_long, render_page
+from northbridge_conformance.report.badge import render_badge
+from northbridge_conformance.report.failure import say_plainly
+from northbridge_conformance.report.html import render_page
 from northbridge_conformance.report.markdown import render_markdown
 from northbridge_conformance.report.overview import (
     count_operators,
@@ -26,6 +30,7 @@ from northbridge_conformance.report.overview import (
     list_doubts,
     list_silent_errors,
     name_level,
+    repeat,
     show_memory,
     show_moment,
     show_seconds,
@@ -81,7 +86,11 @@ def test_a_screen_reader_finds_its_way(source: str) -> None:
 
 SAYS: dict[str, tuple[str, ...]] = {
     "good": (
-        r"Level granted\s+C3 \(simulated\)\s+Several devices train together",
+        r"Level\s+Simulated Acme X100 has level C3: several devices train together\s+Each collective",
+        r"Software\s+driver 7\.1, python 3\.11\.9, torch 2\.13\.0, lightning 2\.6\.6, [\w-]+ 1\.2\s+Repeat it",
+        r"NORTHBRIDGE_SIMULATE=acme northbridge conformance acme --level C3",
+        r"Proved\s+17\s+claimed[\w ,:-]+\s+✓\s+float32 is computed as float32\s+float32\s+✓",
+        r"–\s+linear layers are trained in float8\s+float8",
         "Nothing is claimed about a real one",
         r"352\s+of 352 ran\s+PASS\s+352",
         r"17\s+proved\s+2\s+refused\s+17\s+unknown",
@@ -89,20 +98,23 @@ SAYS: dict[str, tuple[str, ...]] = {
     "mixed": (
         r"Why not C1\s+1 test of it did not pass: C1/Operations/",
         "Not simulated: it ran on the device itself",
-        r"False\s+1\s+what the backend says is wrong: do not rely on it\s+float16",
-        r"Hidden\s+1\s+the backend says no, yet it works: the vendor has not promised it\s+bfloat16",
-        r"Not tested\s+1\s+no test that ran here shows it[\w :,']+\s+barrier",
-        r"a barrier waits.*?rank 1: File collective.py, line 40, in barrier\s+What to do:",
+        r"False\s+1\s+what the backend says is wrong: do not rely on it\s+✗\s+[\w ,]+\s+float16",
+        r"Hidden\s+1\s+the backend says no, yet it works: the vendor has not promised it\s+!\s+[\w ]+\s+bfloat16",
+        r"Not tested\s+1\s+no test that ran here shows it[\w :,']+\s+·\s+processes wait for each other\s+barrier",
+        r"0.25 s\s+a view of a view has its own memory found \[0, 1\], expected \[0, 7\]\s+Repeat it",
+        r"a barrier waits.*?rank 1: File collective.py, line 40, in barrier\s+Repeat it:",
+        r"conformance acme --level C3 --only C3/Collective/test_a_barrier_waits\s+What to do:",
     ),
     "partial": (
         r"A silent error of the chip: an operation on one of its tensors and one of the CPU's",
         r"Operators\s+2 denied, 1 loosened, of torch's, by the backend",
     ),
-    "nothing": ("No level granted", r"Why not C0\s+C0/Plugin/test_the_hook_returns_a_backend: FAIL"),
+    "nothing": ("Acme X100 has no level", r"Why not C0\s+C0/Plugin/test_the_hook_returns_a_backend: FAIL"),
     "good mixed": (
         r"They differ\s+8",
         r"bf16 trains\s+C2/Training/test_bf16_trains\s+absent\s+UNDERCLAIM\s+Evidence",
         r"Level granted\s+C3 \(simulated\)\s+C0",
+        r"tensors and mixed precision in bfloat16\s+bfloat16\s+\? unknown\s+! hidden",
     ),
 }
 
@@ -121,6 +133,7 @@ def test_a_report_without_a_device_says_so(mixed: Report) -> None:
     page, compared = Page(render_page(without)).text, Page(render_page(without, mixed)).text
 
     assert "no device here · northbridge-acme 1.2" in page
+    assert "acme has level C0:" in page
     assert "Not simulated: no device was here, and nothing ran on one." in page
     assert "the device itself" not in page
     assert re.search(r"Device\s+no device\s+4 × Acme X100", compared)
@@ -173,25 +186,57 @@ def test_untrusted_reports_and_different_suites_are_warned_of(good: Report) -> N
     untrusted = Page(render_page(good.model_copy(update={"seconds": 1.0}))).text
     text = Page(render_page(good, report_of([], name="other", sources="0ddba11"))).text
 
-    assert untrusted.index("Do not trust this report.") < untrusted.index("Level granted")
+    assert untrusted.index("Do not trust this report.") < untrusted.index("has level C3")
     assert "Read with care. These reports are of different suites" in re.sub(" +", " ", text)
     with pytest.raises(northbridge.ReportError, match="found 0"):
         render_page()
 
 
-def test_the_excerpt_is_what_pytest_marks_or_the_end() -> None:
-    traceback = "def test():\n" + "    step()\n" * 50 + "E  AssertionError: no\nE  assert 1 == 2\n\nfile.py:3"
-    stacks = "\n".join(f"frame {number}" for number in range(100))
+@pytest.mark.parametrize(
+    ("evidence", "words"),
+    [
+        ("    step()\nE   AssertionError: no\nE   assert 1 == 2\n\nfile.py:3", "no\nfound 1, expected 2"),
+        ("E   AssertionError: assert '3' == '4'\nE     \nE     - 4\nE     + 3", "found '3', expected '4'"),
+        ("E   assert False\nE    +  where False = is_exact(2)", "this does not hold: is_exact(2)"),
+        ("E   assert 3 in [1, 2]", "this does not hold: 3 in [1, 2]"),
+        ("E   a.b.ChipError: it is lost", "ChipError: it is lost"),
+        (f"E   OSError: {'x' * 300}", f"OSError: {'x' * 231}…"),
+        ("frame\n" * 30 + "the last frame\n", "frame\n" * 7 + "the last frame"),
+        ("", ""),
+    ],
+)
+def test_failure_is_said_plainly(evidence: str, words: str) -> None:
+    """Without pytest's frames; evidence that pytest has not marked keeps its end."""
+    assert say_plainly(evidence) == words
 
-    assert choose_excerpt(traceback) == "E  AssertionError: no\nE  assert 1 == 2"
-    assert choose_excerpt(stacks).splitlines() == [f"frame {number}" for number in range(92, 100)]
-    assert [is_long(each) for each in ("line\n" * 40, "x" * 5000, "E  assert 1 == 2")] == [True, True, False]
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [("good", "C3 (simulated)"), ("mixed", "C0"), ("nothing", "No level granted"), ("partial", "C3")],
+)
+def test_badge_shows_the_level_offline(request: pytest.FixtureRequest, report: str, said: str) -> None:
+    badge = render_badge(request.getfixturevalue(report))
+
+    root = ElementTree.fromstring(badge)
+    texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts == ["Northbridge", said]
+    assert badge.count("http") == 1  # the namespace
+    assert "href" not in badge
+
+
+def test_command_that_repeats_is_quoted(hostile: Report) -> None:
+    words = shlex.split(repeat(hostile, hostile.tests[0]))
+
+    assert words[1:4] == ["northbridge", "conformance", hostile.backend.name]
+    assert words[-2:] == ["--only", hostile.tests[0].id]
 
 
 def test_it_begins_with_the_level(good: Report, nothing: Report) -> None:
-    assert render_markdown(good).startswith("# acme: C3 (simulated)\n\nSeveral devices train together")
+    assert render_markdown(good).startswith(
+        "# Simulated Acme X100: C3 (simulated)\n\nSeveral devices train together. Each"
+    )
     assert "Nothing is claimed about a real one" in render_markdown(good)
-    assert render_markdown(nothing).startswith("# acme: No level granted\n")
+    assert render_markdown(nothing).startswith("# Acme X100: No level granted\n")
     assert "Nothing is claimed about a real one" not in render_markdown(nothing)
     assert "Rely only on" in explain_level(nothing)
     left_out = good.tests[0].model_copy(update={"verdict": Verdict.NOT_RUN, "evidence": NOT_ASKED})
@@ -212,13 +257,15 @@ def test_first_lines_tell_of_operators_and_silent_errors(partial: Report, good: 
 def test_it_has_each_claim_and_level_and_what_did_not_pass(mixed: Report) -> None:
     page = render_markdown(mixed)
 
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([\w ]+) \|", page, flags=re.M)
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| \S ([\w ]+) \|", page, flags=re.M)
     assert {name for name, _, _ in rows} == set(mixed.claims)
     assert {("float16", "yes", "false"), ("bfloat16", "no", "hidden")} <= {*rows}
     assert re.search(r"^\| C3 Several devices \| no \| 210 \| barrier is not proved: TIMEOUT; ", page, re.M)
     titles = re.findall(r"^### ([A-Z ]+): ", page, flags=re.M)
     assert titles == ["FAIL"] * 4 + ["TIMEOUT", "UNDERCLAIM", "NOT RUN"]
-    assert "```text\nE  assert 1.0 == 65536.0\n```\n\nWhat to do: See that the gradient scaler" in page
+    repeated = "`northbridge conformance acme --level C2 --only C2/Training/test_fp16_scales_its_gradients`"
+    scaled = f"```text\nfound 1.0, expected 65536.0\n```\n\nRepeat it: {repeated}\n\nWhat to do: See that the gradient"
+    assert scaled in page
 
 
 def test_hostile_text_is_not_markup(hostile: Report) -> None:
@@ -236,7 +283,9 @@ def test_hostile_text_is_not_markup(hostile: Report) -> None:
 
 def test_what_is_too_long_for_an_issue_is_left_out_and_counted(mixed: Report) -> None:
     failing = [
-        test.model_copy(update={"verdict": Verdict.FAIL, "ending": Ending.FAILED, "evidence": "E  wrong\n" * 300})
+        test.model_copy(
+            update={"verdict": Verdict.FAIL, "ending": Ending.FAILED, "evidence": f"E  {'wrong' * 40}\n" * 300}
+        )
         for test in mixed.tests
     ]
 

@@ -36,6 +36,21 @@ def test_a_backend_is_asked_in_a_process_of_its_own() -> None:
     assert facts.versions["torch"].startswith("2.")
 
 
+def test_driver_is_told_and_its_failure_costs_no_claim(install_here: Install) -> None:
+    install_here("contracted")
+
+    told = find_facts("contracted")
+    raised = find_facts("contracted", {**os.environ, "CONTRACTED_MACHINE": "raises"})
+    crashed = find_facts("contracted", {**os.environ, "CONTRACTED_MACHINE": "crashes"})
+
+    assert told.describe_machine({}).described == {"driver": "7.1"}
+    assert raised.described == {"describe_machine()": "raised OSError: no management library"}
+    ended = "the process for software:describe_machine was killed by SIGSEGV"
+    assert crashed.described == {"describe_machine()": ended}
+    assert told.capabilities == raised.capabilities == crashed.capabilities
+    assert told.capabilities != Capabilities()
+
+
 def test_what_is_known_of_a_backend_that_is_broken(install_here: Install) -> None:
     """Its claims if the software cannot load, and its origin if the plugin cannot be imported."""
     install_here("load_needs_software", "import_exits")

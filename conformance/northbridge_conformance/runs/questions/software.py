@@ -15,6 +15,7 @@ import random
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
@@ -187,6 +188,17 @@ def describe(name: str) -> dict[str, object]:
         "versions": {"python": platform.python_version(), **versions},
         "variables": [each.name for each in contract.symbols if each.kind == "environment"] if contract else [],
     }
+
+
+def describe_machine(name: str) -> dict[str, str]:
+    """Return the facts of the backend ``name`` about this machine that are one text, such as the driver's version."""
+    backend = northbridge.get(name)
+    with suppress(northbridge.NorthbridgeError):  # the report has it as the problem
+        northbridge.load(name)
+    try:
+        return {fact: said for fact, said in backend.bridge.describe_machine().items() if isinstance(said, str)}
+    except Exception as error:  # noqa: BLE001 - told in the report
+        return {"describe_machine()": f"raised {type(error).__name__}: {error}"}
 
 
 TOO_MUCH = 2**50

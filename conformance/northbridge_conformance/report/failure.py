@@ -1,0 +1,39 @@
+"""Failures in plain words, made from what pytest says of them."""
+
+from __future__ import annotations
+
+import re
+
+_MOST_LINES = 8
+_MOST_CHARACTERS = 240
+
+_MARK = re.compile(r"^E(?: {1,}|$)", re.MULTILINE)
+_DETAIL = re.compile(r"[-+?]( |$)|Use -v|At index|Full diff|Left contains|Right contains|Omitting|Differing items")
+_NAMED = re.compile(r"assert False\n\+ +where False = (.+)")
+_EQUAL = re.compile(r"assert (.+) == (.+)")
+_CLASS = re.compile(r"(?:\w+\.)*(\w+): ")
+
+
+def say_plainly(evidence: str) -> str:
+    """Return the failure in the evidence of a test: in words, without pytest's frames; at most eight lines.
+
+    Evidence without pytest's marks, as the stacks of ranks that hang, keeps its last lines.
+    """
+    lines = [line for line in evidence.splitlines() if line.strip()]
+    marked = [_MARK.sub("", line).strip() for line in lines if _MARK.match(line)]
+    whole = _NAMED.sub(r"assert \1", "\n".join(marked)).splitlines()
+    said = [_reword(line) for line in whole if line and not _DETAIL.match(line)][:_MOST_LINES]
+    return "\n".join(map(_cut, said or lines[-_MOST_LINES:]))
+
+
+def _reword(line: str) -> str:
+    named = _CLASS.match(line)
+    if named is not None:
+        line = line[named.end() :] if named[1] == "AssertionError" else f"{named[1]}: {line[named.end() :]}"
+    if equal := _EQUAL.fullmatch(line):
+        return f"found {equal[1]}, expected {equal[2]}"
+    return re.sub(r"^assert ", "this does not hold: ", line)
+
+
+def _cut(line: str) -> str:
+    return f"{line[:_MOST_CHARACTERS]}…" if len(line) > _MOST_CHARACTERS else line
