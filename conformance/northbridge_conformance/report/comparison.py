@@ -12,7 +12,7 @@ from northbridge.diagnostics.table import add_row, make_table
 from northbridge.errors import ReportError
 from northbridge.untrusted.terminal import Terminal
 from northbridge.untrusted.text import clean
-from northbridge_conformance.report.overview import ORDER, count_verdicts, list_doubts, name_level, show_moment
+from northbridge_conformance.report.overview import MARKS, ORDER, count_verdicts, list_doubts, name_level, show_moment
 from northbridge_conformance.report.report import Report, TestResult
 from northbridge_conformance.verdict import Verdict
 
@@ -52,6 +52,11 @@ class ComparedClaim:
     name: str
     findings: tuple[str, ...]
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The findings, each with its sign."""
+        return tuple(f"{MARKS.get(finding, '')} {finding}".lstrip() for finding in self.findings)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -66,7 +71,7 @@ class Comparison:
 
     same: tuple[ComparedTest, ...]
     claims: tuple[ComparedClaim, ...]
-    """The claims whose findings differ."""
+    """Every claim of the reports."""
 
     @property
     def warning(self) -> str:
@@ -100,7 +105,7 @@ def compare(reports: Sequence[Report]) -> Comparison:
         _label(reports),
         tuple(sorted((test for test in tests if test.differs), key=lambda test: test.worst)),
         tuple(test for test in tests if not test.differs),
-        tuple(claim for claim in claims if len(set(claim.findings)) > 1),
+        tuple(claims),
     )
 
 
@@ -130,9 +135,9 @@ _SIDE_BY_SIDE = " | "
 
 
 def show(comparison: Comparison) -> None:
-    """Print the level and verdicts of each report, and the tests on which the reports differ, to stdout."""
+    """Print a table of the reports' chips, and the tests on which the reports differ, to stdout."""
     console = Terminal(highlight=False)
-    _show_levels(console, comparison)
+    _show_chips(console, comparison)
     for label, report in zip(comparison.labels, comparison.reports, strict=True):
         for doubt in list_doubts(report):
             console.print(Text(clean(f"\n{label}: {doubt}"), style="yellow"))
@@ -169,12 +174,17 @@ def _show_differing(console: Terminal, comparison: Comparison) -> None:
         console.print(Text(clean(f"{label} has no result of {_tests(number)} of {level}")), soft_wrap=True)
 
 
-def _show_levels(console: Terminal, comparison: Comparison) -> None:
+def _show_chips(console: Terminal, comparison: Comparison) -> None:
+    """Print a table with a column for each report: its level, its tests by verdict, and its claims."""
     counts = [count_verdicts(report) for report in comparison.reports]
-    verdicts = [verdict for verdict in reversed(ORDER) if any(verdict in each for each in counts)]
-    table = make_table("report", "level", *(verdict.value for verdict in verdicts), folding=("report", "level"))
-    for label, report, count in zip(comparison.labels, comparison.reports, counts, strict=True):
-        add_row(table, "", clean(label), name_level(report), *(str(count.get(verdict, 0)) for verdict in verdicts))
+    labels = [clean(label) for label in comparison.labels]
+    table = make_table("", *labels, folding=("", *labels))
+    add_row(table, "bold", "level", *map(name_level, comparison.reports))
+    for verdict in reversed(ORDER):
+        if any(verdict in each for each in counts):
+            add_row(table, "", f"tests: {verdict.value}", *(str(each.get(verdict, 0)) for each in counts))
+    for claim in comparison.claims:
+        add_row(table, "", clean(claim.name), *claim.words)
     console.print(table)
 
 
