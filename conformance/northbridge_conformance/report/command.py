@@ -94,7 +94,7 @@ def verify(path: Path, report: Report) -> int:
 def show(console: Terminal, report: Report) -> None:
     """Print a summary of the report; for a part of the suite, each test and no level."""
     part = is_part(report)
-    console.print(Text(summarize(report), style="bold"))
+    console.print(Text(summarize(report), style="bold"), soft_wrap=True)
     console.print(Text(f"  backend {report.backend.name!r}, {report.backend.distribution} {report.backend.version}"))
     for doubt in list_doubts(report):
         console.print(Text(f"  {doubt}", style="yellow"))

@@ -7,7 +7,7 @@ import re
 _MOST_LINES = 8
 _MOST_CHARACTERS = 240
 
-_MARK = re.compile(r"^E(?: {1,}|$)", re.MULTILINE)
+_MARK = re.compile(r"E(?: +|$)")
 _DETAIL = re.compile(r"[-+?]( |$)|Use -v|At index|Full diff|Left contains|Right contains|Omitting|Differing items")
 _NAMED = re.compile(r"assert False\n\+ +where False = (.+)")
 _EQUAL = re.compile(r"assert (.+) == (.+)")
@@ -17,13 +17,15 @@ _CLASS = re.compile(r"(?:\w+\.)*(\w+): ")
 def say_plainly(evidence: str) -> str:
     """Return the failure in the evidence of a test: in words, without pytest's frames; at most eight lines.
 
-    Evidence without pytest's marks, as the stacks of ranks that hang, keeps its last lines.
+    Of evidence without pytest's marks, such as the output of a process that died, return the first line and the last.
     """
     lines = [line for line in evidence.splitlines() if line.strip()]
     marked = [_MARK.sub("", line).strip() for line in lines if _MARK.match(line)]
     whole = _NAMED.sub(r"assert \1", "\n".join(marked)).splitlines()
     said = [_reword(line) for line in whole if line and not _DETAIL.match(line)][:_MOST_LINES]
-    return "\n".join(map(_cut, said or lines[-_MOST_LINES:]))
+    if not said:
+        said = lines if len(lines) <= _MOST_LINES else [lines[0], "…", *lines[2 - _MOST_LINES :]]
+    return "\n".join(map(_cut, said))
 
 
 def _reword(line: str) -> str:

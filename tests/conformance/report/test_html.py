@@ -201,12 +201,12 @@ def test_untrusted_reports_and_different_suites_are_warned_of(good: Report) -> N
         ("E   assert 3 in [1, 2]", "this does not hold: 3 in [1, 2]"),
         ("E   a.b.ChipError: it is lost", "ChipError: it is lost"),
         (f"E   OSError: {'x' * 300}", f"OSError: {'x' * 231}…"),
-        ("frame\n" * 30 + "the last frame\n", "frame\n" * 7 + "the last frame"),
+        ("it was killed:\n" + "frame\n" * 30 + "the last\n", "it was killed:\n…\n" + "frame\n" * 5 + "the last"),
         ("", ""),
     ],
 )
 def test_failure_is_said_plainly(evidence: str, words: str) -> None:
-    """Without pytest's frames; evidence that pytest has not marked keeps its end."""
+    """Without pytest's frames; evidence that pytest has not marked keeps its beginning and its end."""
     assert say_plainly(evidence) == words
 
 
