@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     )
     from northbridge.settings import Indices as Indices, Settings as Settings, VendorSettings as VendorSettings
     from northbridge.simulation import Simulation as Simulation
+    from northbridge.snapshots.recorder import Snapshots as Snapshots
 
 
 _IMPORT = re.compile(r"    from (northbridge\.[\w.]+) import (\([^)]*\)|.*)")

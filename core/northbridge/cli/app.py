@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from northbridge.cli import examine, hang, profile
+from northbridge.cli import diff, examine, hang, profile
 from northbridge.discovery.installed import NO_SUITE, read_entry_points
 from northbridge.errors import (
     BackendConflictError,
@@ -29,6 +29,7 @@ app: typer.Typer = typer.Typer(add_completion=False, rich_markup_mode=None, pret
 app.command("list", help=examine.LIST_HELP)(examine.list_backends)
 app.command("doctor", help=examine.DOCTOR_HELP)(examine.diagnose)
 app.command("hang", help=hang.HELP)(hang.explain_hang)
+app.command("diff", help=diff.HELP)(diff.explain_difference)
 app.command("profile", help=profile.HELP)(profile.show_profile)
 
 

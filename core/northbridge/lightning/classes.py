@@ -10,6 +10,7 @@ from northbridge.errors import UnsupportedError
 from northbridge.lightning.accelerators.accelerator import _AcceleratorMixin
 from northbridge.lightning.callbacks.captured_step import _CapturedStepMixin
 from northbridge.lightning.callbacks.recompilation import _RecompilationMonitorMixin
+from northbridge.lightning.callbacks.snapshots import _SnapshotsMixin
 from northbridge.lightning.callbacks.weights_agreement import _WeightsAgreementMixin
 from northbridge.lightning.launchers import _MultiProcessingLauncherMixin, _SubprocessScriptLauncherMixin
 from northbridge.lightning.namespaces import Classes, Namespace
@@ -105,6 +106,7 @@ COMBINATIONS = (
         (_RecompilationMonitorMixin,),
         ("Trainer",),
     ),
+    Combination("snapshots", "Snapshots", "callbacks", "Callback", (_SnapshotsMixin,), ("Trainer",)),
     Combination(
         "layer_sync", "LayerSync", "plugins.layer_sync", "TorchSyncBatchNorm", (_LayerSyncMixin,), ("Trainer",)
     ),

@@ -134,6 +134,9 @@ class Classes:
     recompilation_monitor: Any = None
     """None for a Fabric."""
 
+    snapshots: Any = None
+    """None for a Fabric, which has northbridge.Snapshots."""
+
     @property
     def strategies(self) -> tuple[Any, ...]:
         """Every strategy. Lightning's DeepSpeedStrategy derives from its DDPStrategy, and so comes first."""

@@ -25,3 +25,4 @@ SubprocessScriptLauncher = _ours.script_launcher
 CapturedStep = _ours.captured_step
 WeightsAgreement = _ours.weights_agreement
 RecompilationMonitor = _ours.recompilation_monitor
+Snapshots = _ours.snapshots

@@ -1,0 +1,72 @@
+"""Alignment of two runs by rank, step and name."""
+
+from __future__ import annotations
+
+from northbridge.snapshots.comparison import Finding, Forward, StepComparison, compare_weights
+from northbridge.snapshots.distance import distance, floor
+from northbridge.snapshots.gradients import compare_gradients, compare_updates
+from northbridge.snapshots.records import RecordError, Run, Step
+
+
+def align(first: Run, second: Run) -> list[tuple[int, list[StepComparison]]]:
+    """Compare the common steps of each rank. Raises :class:`RecordError` if the runs cannot be compared."""
+    if first.world_size != second.world_size:
+        sizes = f"{first.folder} has {first.world_size} ranks, {second.folder} has {second.world_size}"
+        raise RecordError(f"{sizes}. Fix: compare runs of one world size")
+    found = []
+    for rank in sorted(first.ranks.keys() & second.ranks.keys()):
+        steps, others = first.ranks[rank], second.ranks[rank]
+        common = sorted(steps.keys() & others.keys())
+        if not common:
+            have = f"{_say_steps(steps)} in A, {_say_steps(others)} in B"
+            raise RecordError(f"rank {rank}: no common step: {have}. Fix: record the same steps=")
+        _match_names(steps, others, rank)
+        compared: list[StepComparison] = []
+        for step in common:
+            before = compared[-1] if compared else None
+            is_next = before is not None and before.first.step == step - 1
+            compared.append(compare_steps(steps[step], others[step], before, is_next=is_next))
+        found.append((rank, compared))
+    if not found:
+        raise RecordError(f"no rank is in both {first.folder} and {second.folder}. Fix: copy the files of all ranks")
+    return found
+
+
+def _say_steps(steps: dict[int, Step]) -> str:
+    return f"{min(steps)}" if len(steps) == 1 else f"{len(steps)} from {min(steps)} to {max(steps)}"
+
+
+def _match_names(first: dict[int, Step], second: dict[int, Step], rank: int) -> None:
+    """Remove the prefix that all names of one run have, as in a LightningModule. Raises :class:`RecordError`."""
+    shapes, others = _shapes(first), _shapes(second)
+    if shapes and others and len(min(shapes)) != len(min(others)):
+        is_first = len(min(shapes)) > len(min(others))
+        short, long, run = (others, shapes, first) if is_first else (shapes, others, second)
+        prefix = min(long).removesuffix(min(short))
+        if prefix.endswith(".") and {f"{prefix}{name}" for name in short} == {*long}:
+            for step in run.values():
+                step.strip(prefix)
+            shapes, others = _shapes(first), _shapes(second)
+    if shapes != others:
+        name = min({*shapes} ^ {*others} or {name for name in shapes if shapes[name] != others[name]})
+        found = f"{name!r} is {shapes.get(name, 'missing')} in A and {others.get(name, 'missing')} in B"
+        raise RecordError(f"rank {rank}: the models differ: {found}. Fix: compare runs of one model")
+
+
+def _shapes(steps: dict[int, Step]) -> dict[str, list[int]]:
+    return {name: value.shape for name, value in steps[min(steps)].named["weight"].items()}
+
+
+def compare_steps(first: Step, second: Step, before: StepComparison | None, *, is_next: bool) -> StepComparison:
+    """Compare one step; ``before`` is the last common step, and ``is_next`` tells that none was between."""
+    found = StepComparison(first, second, after_gap=before is not None and not is_next)
+    compare_weights(found, before)
+    for name, mine, other in found.pairs("batch"):
+        apart, most = distance(mine, other), floor((mine.dtype, other.dtype))
+        if apart > most:
+            found.findings.append(Finding("batch", f"batch[{name}]", 0.0, apart, most, (mine, other)))
+    forward = Forward(found)
+    forward.compare()
+    compare_gradients(found, forward)
+    compare_updates(found, before)
+    return found

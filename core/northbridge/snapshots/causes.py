@@ -1,0 +1,164 @@
+"""The cause of a difference, told from the measures of both runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy
+
+from northbridge.snapshots.comparison import Finding, StepComparison
+from northbridge.snapshots.records import Step, Value
+
+Cause = Literal[
+    "another batch",
+    "another random stream",
+    "dropout",
+    "another dtype",
+    "TF32",
+    "a missing synchronisation",
+    "a stale graph",
+    "an operator of the chip",
+    "order of sums",
+]
+
+_UNUSED_BITS = {"bfloat16": 16, "float16": 13}
+"""The bits at the end of a float32 that are 0 if the number was computed in another dtype."""
+
+_TF32 = 3e-5, 2.5e-3
+"""The distance that factors with 10 bits of mantissa explain in one product."""
+
+_PRODUCTS = ("Linear", "Conv", "Attention", "LSTM", "GRU", "RNN", "Bilinear")
+
+
+def name_cause(
+    finding: Finding, at: StepComparison, earlier: Sequence[StepComparison], ranks: Mapping[int, tuple[Step, Step]]
+) -> Cause:
+    """Return the cause of ``finding`` in step ``at``, after ``earlier`` ones; ``ranks`` has both steps of each."""
+    if _is_unsynchronised(finding, at, earlier, ranks):
+        return "a missing synchronisation"
+    if finding.phase == "batch":
+        return "another batch"
+    if _has_other_dtype(finding):
+        return "another dtype"
+    if finding.phase == "weights" and not earlier:
+        return "another random stream"
+    if _is_stale(finding, at, earlier):
+        return "a stale graph"
+    random = _random_cause(finding)
+    if random is not None:
+        return random
+    return "TF32" if _is_tf32(finding, at) else "an operator of the chip"
+
+
+def compute_dtypes(values: tuple[Value, Value]) -> tuple[str, str]:
+    """Return the dtypes in which the two values were computed, as far as unused bits of their samples tell."""
+    first, second = (_computed_in(each) for each in values)
+    return first, second
+
+
+def _computed_in(value: Value) -> str:
+    if value.dtype != "float32" or not value.bits:
+        return value.dtype
+    used = value.samples[value.samples != 0].astype("<f4").view(numpy.uint32)
+    if used.size >= 4:
+        for dtype, unused in _UNUSED_BITS.items():
+            if not numpy.bitwise_or.reduce(used) & ((1 << unused) - 1):
+                return dtype
+    return value.dtype
+
+
+def _has_other_dtype(finding: Finding) -> bool:
+    if finding.values is None:
+        return False
+    first, second = compute_dtypes(finding.values)
+    return first != second
+
+
+def _is_unsynchronised(
+    finding: Finding, at: StepComparison, earlier: Sequence[StepComparison], ranks: Mapping[int, tuple[Step, Step]]
+) -> bool:
+    """Return True for memory that was read too early, and for gradients that the ranks of one run alone share."""
+    if finding.values is None:
+        return False
+    first, second = finding.values
+    if first.lost != second.lost and max(first.lost / first.size, second.lost / second.size) > 0.5:
+        return True
+    if finding.phase == "gradient" and len(ranks) > 1:
+        agree = [
+            len({_bits_of(step, finding.path) for step in steps}) == 1 for steps in zip(*ranks.values(), strict=True)
+        ]
+        return agree[0] != agree[1]
+    copied = finding.phase == "batch" or (finding.phase == "gradient" and finding.path in at.first.named["gradient"])
+    if not copied or not earlier:
+        return _is_constant(first) != _is_constant(second) and finding.phase == "batch"
+    kind, name = ("batch", finding.path[6:-1]) if finding.phase == "batch" else ("gradient", finding.path)
+    before = [(each.first.named[kind].get(name), each.second.named[kind].get(name)) for each in earlier]
+    stale = [
+        any(old is not None and old.bits == new.bits for old in olds)
+        for new, olds in zip(finding.values, zip(*before, strict=True), strict=True)
+    ]
+    return stale[0] != stale[1]
+
+
+def _bits_of(step: Step, name: str) -> str:
+    value = step.named["gradient"].get(name)
+    return "" if value is None else value.bits
+
+
+def _is_constant(value: Value) -> bool:
+    return value.size > 1 and len({*value.samples}) == 1
+
+
+def _is_stale(finding: Finding, at: StepComparison, earlier: Sequence[StepComparison]) -> bool:
+    """Return True if one run alone called no parts of the module, or repeated a result although its inputs changed."""
+    if finding.phase == "update":
+        return bool(earlier) and _has_old_rate(at, earlier[-1])
+    if finding.calls is None:
+        return False
+    parts, repeated = [], []
+    befores = (earlier[-1].first, earlier[-1].second) if earlier else (None, None)
+    for number, (step, before) in enumerate(zip((at.first, at.second), befores, strict=True)):
+        call = finding.calls[number]
+        parts.append(any(each.inside == call.number for each in step.calls.values()))
+        old = before.calls.get((call.path, call.call)) if before is not None else None
+        bits = {before.values[each].bits for each in (*old.inputs, *old.outputs)} if before and old else set()
+        repeated.append(finding.values is not None and finding.values[number].bits in bits)
+    return parts[0] != parts[1] or repeated[0] != repeated[1]
+
+
+def _has_old_rate(at: StepComparison, before: StepComparison) -> bool:
+    """Return True if all updates differ by one factor now, and did not before: a graph holds the learning rate."""
+    factors = [
+        [second.norm / first.norm for _, first, second in each.pairs("update") if first.norm and second.norm]
+        for each in (at, before)
+    ]
+    if not all(factors):
+        return False
+    now, then = (numpy.array(each) for each in factors)
+    middle = float(numpy.median(now))
+    alike = float(numpy.mean(abs(now / middle - 1) < 1e-2))
+    return alike > 0.8 and abs(middle - 1) > 2e-3 and abs(float(numpy.median(then)) - 1) < 2e-3
+
+
+def _random_cause(finding: Finding) -> Cause | None:
+    if finding.calls is None or finding.phase != "forward":
+        return None
+    first, second = finding.calls
+    if not (first.drew or second.drew) or finding.distance < 1e-2:
+        return None
+    return "dropout" if first.drops or second.drops or first.training != second.training else "another random stream"
+
+
+def _is_tf32(finding: Finding, at: StepComparison) -> bool:
+    """Return True for a product in float32 whose distance ten bits explain, if other products have it too."""
+    if finding.phase != "forward" or finding.calls is None or finding.values is None:
+        return False
+    low, high = _TF32
+    if finding.values[0].dtype != "float32" or not low < finding.distance < high:
+        return False
+    return any(name in finding.calls[0].of for name in _PRODUCTS) or any(
+        len(value.shape) > 1
+        for name, value in at.first.named["weight"].items()
+        if name.startswith(finding.calls[0].path)
+    )

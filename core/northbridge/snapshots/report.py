@@ -1,0 +1,173 @@
+"""The answer: where two runs first differ, in one sentence; a table of layers; and the distance over steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Literal
+
+from northbridge.snapshots.alignment import align
+from northbridge.snapshots.causes import compute_dtypes, name_cause
+from northbridge.snapshots.comparison import Finding, Row, StepComparison
+from northbridge.snapshots.records import Run
+
+_NEAR = 12
+_KINDS: tuple[Literal["forward", "gradient", "update"], ...] = ("forward", "gradient", "update")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the command says."""
+
+    differs: bool
+    cause: str
+    """Empty if the runs are equal to the bit."""
+
+    step: int
+    rank: int
+    phase: str
+    path: str
+    sentence: str
+    table: list[Row]
+    curve: list[tuple[float, ...]]
+    """The step, and the largest distances in forward, gradient and update."""
+
+    notes: list[str]
+
+
+def compare_runs(first: Run, second: Run) -> Answer:
+    """Compare two runs. Raises :class:`northbridge.snapshots.records.RecordError`."""
+    ranks = align(first, second)
+    found = [
+        (each.first.step, rank, place) for rank, steps in ranks for place, each in enumerate(steps) if each.findings
+    ]
+    notes = [*first.damages, *second.damages]
+    if found:
+        step, rank, place = min(found)
+        steps = dict(ranks)[rank]
+        at, finding = steps[place], steps[place].findings[0]
+        same_step = {
+            each: (other.first, other.second) for each, all_of in ranks for other in all_of if other.first.step == step
+        }
+        cause: str = name_cause(finding, at, steps[:place], same_step)
+        sentence = _say(finding, at, rank, cause, len(ranks))
+        path = finding.path
+        phase: str = finding.phase
+    else:
+        rank, steps = ranks[0]
+        at, phase, path, cause, sentence = _say_rounding(steps)
+    curve = [
+        (each.first.step, *(max(other.largest(kind) for other in _of_step(ranks, each.first.step)) for kind in _KINDS))
+        for each in steps
+    ]
+    unmatched = sum(each.unmatched for _, all_of in ranks for each in all_of)
+    if unmatched:
+        notes.append(f"{unmatched} calls of A have no counterpart in B: they are compiled, captured or not made there")
+    if not any(each.first.calls for each in steps):
+        notes.append("no module calls were recorded: the step is compiled or captured as a whole")
+    return Answer(bool(found), cause, at.first.step, rank, phase, path, sentence, _near(at, path), curve, notes)
+
+
+def _of_step(ranks: list[tuple[int, list[StepComparison]]], step: int) -> list[StepComparison]:
+    return [each for _, steps in ranks for each in steps if each.first.step == step]
+
+
+def _say(finding: Finding, at: StepComparison, rank: int, cause: str, world_size: int) -> str:
+    where = f"step {at.first.step}, {f'rank {rank}, ' if world_size > 1 else ''}{finding.path or 'the model'}"
+    what = {
+        "weights": "the weights differ before the step, by",
+        "batch": "the batches differ by",
+        "forward": f"inputs equal to {_say_number(finding.sources)}, outputs differ by",
+        "gradient": f"all before equal to {_say_number(finding.sources)}, gradients differ by",
+        "update": f"gradients equal to {_say_number(finding.sources)}, updates differ by",
+    }[finding.phase]
+    apart = finding.detail if finding.detail.startswith("it is") else f"{what} {_say_number(finding.distance)}"
+    detail = f" ({finding.detail})" if finding.detail and apart != finding.detail else ""
+    dtypes = _say_dtypes(finding, at)
+    return f"{where}{detail}: {apart}; {dtypes}cause: {cause}"
+
+
+def _say_dtypes(finding: Finding, at: StepComparison) -> str:
+    if finding.values is None:
+        return ""
+    (first, second), devices = compute_dtypes(finding.values), (at.first.device, at.second.device)
+    if first == second:
+        on = devices[0] if devices[0] == devices[1] else f"{devices[0]} and {devices[1]}"
+        return f"{first} on {on}; "
+    return f"it computes in {first} on {devices[0]} (A), and in {second} on {devices[1]} (B); "
+
+
+def _say_rounding(steps: list[StepComparison]) -> tuple[StepComparison, str, str, str, str]:
+    last = steps[-1]
+    for each in steps:
+        # Rows are in the order in which the modules ended.
+        first = next(((kind, row) for kind in _KINDS for row in each.rows.values() if getattr(row, kind) > 0), None)
+        if first is not None:
+            phase, row = first
+            size, largest = getattr(row, phase), max(last.largest(kind) for kind in _KINDS[:2])
+            other = row.dtypes[0] != row.dtypes[1]
+            cause = "another dtype" if other else "order of sums"
+            why = f" ({row.dtypes[0]} in A and {row.dtypes[1]} in B)" if other else ""
+            where = f"step {each.first.step}, {row.path or 'the model'} ({phase})"
+            begins = f"the first bits differ in {where}, by {_say_number(size)}"
+            grows = f"by step {last.first.step} at most by {_say_number(largest)}"
+            sentence = f"no difference beyond rounding: {begins}; {grows}; cause: {cause}{why}"
+            return each, phase, row.path, cause, sentence
+    return steps[0], "", "", "", f"no difference: {len(steps)} steps are equal to the bit"
+
+
+def _say_number(number: float) -> str:
+    return "the bit" if number == 0 else "more than a number tells" if math.isinf(number) else f"{number:.0e}"
+
+
+def _near(at: StepComparison, path: str) -> list[Row]:
+    """Return the modules around the first difference, in the order in which they end."""
+    rows = list(at.rows.values())
+    first = path.partition(" or ")[0]
+    owners = (first, first.rpartition(".")[0])
+    place = next((number for number, row in enumerate(rows) if row.path in owners), 0)
+    begin = max(0, min(place - _NEAR // 2, len(rows) - _NEAR))
+    return rows[begin : begin + _NEAR]
+
+
+def show(answer: Answer, *, page: Path | None = None, silent: bool = False) -> None:
+    """Print the answer, and write it as a page of HTML that needs no other file. Raises ``OSError``."""
+    from rich.text import Text
+
+    from northbridge.diagnostics.table import add_row, make_table
+    from northbridge.untrusted.terminal import Terminal
+
+    file = StringIO() if silent else None
+    console = Terminal(highlight=False, soft_wrap=False, record=page is not None, file=file)
+    console.print(Text(answer.sentence, style="red" if answer.differs else "green"))
+    for note in answer.notes:
+        console.print(Text(f"- {note}", style="yellow"))
+    if answer.table:
+        console.print(f"\nstep {answer.step}, by layer")
+        table = make_table("module", "forward", "gradient", "update", "dtype", folding=("module",))
+        for row in answer.table:
+            add_row(table, "red" if answer.differs and row.path == answer.path else "", *_cells(row))
+        console.print(table)
+    console.print("\nthe largest distance over steps")
+    table = make_table("step", *_KINDS, "")
+    for step, *distances in answer.curve:
+        add_row(table, "", f"{step:.0f}", *map(_say_cell, distances), "█" * _bar(max(distances)))
+    console.print(table)
+    if page is not None:
+        page.write_text(console.export_html(), encoding="utf-8")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    dtype = row.dtypes[0] if row.dtypes[0] == row.dtypes[1] else f"{row.dtypes[0]}, {row.dtypes[1]}"
+    return row.path or "the model", *(_say_cell(getattr(row, kind)) for kind in _KINDS), dtype
+
+
+def _say_cell(number: float) -> str:
+    return "0" if number == 0 else "∞" if math.isinf(number) else f"{number:.0e}"
+
+
+def _bar(number: float) -> int:
+    """Return a length from 0 to 20: the logarithm, from 1e-9 to 1."""
+    return 0 if number == 0 else 20 if number >= 1 else max(1, round(20 * (1 + math.log10(number) / 9)))
