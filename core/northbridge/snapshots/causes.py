@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy
 
 from northbridge.snapshots.comparison import Finding, StepComparison
-from northbridge.snapshots.records import Step, Value
+from northbridge.snapshots.distance import distance
+from northbridge.snapshots.records import CallRecord, Step, Value
 
 Cause = Literal[
     "another batch",
@@ -25,7 +27,7 @@ Cause = Literal[
 _UNUSED_BITS = {"bfloat16": 16, "float16": 13}
 """The bits at the end of a float32 that are 0 if the number was computed in another dtype."""
 
-_TF32 = 3e-5, 2.5e-3
+_TF32 = 3e-5, 4e-3
 """The distance that factors with 10 bits of mantissa explain in one product."""
 
 _PRODUCTS = ("Linear", "Conv", "Attention", "LSTM", "GRU", "RNN", "Bilinear")
@@ -116,15 +118,20 @@ def _is_stale(finding: Finding, at: StepComparison, earlier: Sequence[StepCompar
         return bool(earlier) and _has_old_rate(at, earlier[-1])
     if finding.calls is None:
         return False
-    parts, repeated = [], []
-    befores = (earlier[-1].first, earlier[-1].second) if earlier else (None, None)
-    for number, (step, before) in enumerate(zip((at.first, at.second), befores, strict=True)):
-        call = finding.calls[number]
-        parts.append(any(each.inside == call.number for each in step.calls.values()))
-        old = before.calls.get((call.path, call.call)) if before is not None else None
-        bits = {before.values[each].bits for each in (*old.inputs, *old.outputs)} if before and old else set()
-        repeated.append(finding.values is not None and finding.values[number].bits in bits)
-    return parts[0] != parts[1] or repeated[0] != repeated[1]
+    first, second = (
+        any(each.inside == call.number for each in step.calls.values())
+        for step, call in zip((at.first, at.second), finding.calls, strict=True)
+    )
+    return first != second or any(_stands_still(finding, before) for before in earlier)
+
+
+def _stands_still(finding: Finding, before: StepComparison) -> bool:
+    """Return True if the outputs of one run alone are almost those of the step ``before``."""
+    moved = []
+    for step, call, value in zip((before.first, before.second), finding.calls or (), finding.values or (), strict=True):
+        old = step.calls.get((call.path, call.call))
+        moved.append(min((distance(step.values[each], value) for each in (old.outputs if old else ())), default=0.0))
+    return bool(moved) and 1e-2 < max(moved) < math.inf and min(moved) < 0.3 * max(moved)
 
 
 def _has_old_rate(at: StepComparison, before: StepComparison) -> bool:
@@ -151,14 +158,17 @@ def _random_cause(finding: Finding) -> Cause | None:
 
 
 def _is_tf32(finding: Finding, at: StepComparison) -> bool:
-    """Return True for a product in float32 whose distance ten bits explain, if other products have it too."""
+    """Return True if the first product of the step is in float32, and its distance is that of factors of ten bits."""
     if finding.phase != "forward" or finding.calls is None or finding.values is None:
         return False
+    call, _ = finding.calls
     low, high = _TF32
-    if finding.values[0].dtype != "float32" or not low < finding.distance < high:
-        return False
-    return any(name in finding.calls[0].of for name in _PRODUCTS) or any(
-        len(value.shape) > 1
-        for name, value in at.first.named["weight"].items()
-        if name.startswith(finding.calls[0].path)
-    )
+    earlier = [each for each in at.first.calls.values() if each.number < call.number and _is_product(each, at)]
+    is_first = all(at.rows[each.path].forward > low for each in earlier if each.path in at.rows)
+    return finding.values[0].dtype == "float32" and low < finding.distance < high and is_first and _is_product(call, at)
+
+
+def _is_product(call: CallRecord, at: StepComparison) -> bool:
+    weights = at.first.named["weight"].items()
+    own = any(name.rpartition(".")[0] == call.path and len(value.shape) > 1 for name, value in weights)
+    return any(name in call.of for name in _PRODUCTS) or (own and "Embedding" not in call.of)

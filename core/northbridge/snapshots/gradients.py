@@ -155,7 +155,8 @@ def compare_updates(found: StepComparison, before: StepComparison | None) -> Non
         source = gradients.get(name, 0.0)
         weight = found.first.named["weight"].get(name, mine)
         rounding = 1e-2 * floor((weight.dtype,)) * weight.norm / scale
-        most = explained(max(source, earlier), floor((weight.dtype, other.dtype))) + rounding
+        # Adam divides by the size of the gradient, and so amplifies what little of it is not rounding.
+        most = explained(max(source, earlier), floor((weight.dtype, other.dtype)), after_gap=True) + rounding
         row = found.row(owner)
         row.update = max(row.update, min(2.0, apart / scale))
         if apart / scale > most and not found.after_gap and source < 0.1 and _is_beyond_signs(mine, other, most):

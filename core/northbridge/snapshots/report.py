@@ -76,6 +76,8 @@ def _of_step(ranks: list[tuple[int, list[StepComparison]]], step: int) -> list[S
 
 def _say(finding: Finding, at: StepComparison, rank: int, cause: str, world_size: int) -> str:
     where = f"step {at.first.step}, {f'rank {rank}, ' if world_size > 1 else ''}{finding.path or 'the model'}"
+    if finding.calls is not None and finding.calls[0].path == finding.path and finding.calls[0].call:
+        where += f", call {finding.calls[0].call + 1}"
     what = {
         "weights": "the weights differ before the step, by",
         "batch": "the batches differ by",

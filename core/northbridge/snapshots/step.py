@@ -31,7 +31,7 @@ class StepRecording:
         self._captured = captured
         self._handles: list[Any] = []
         self._compiled: list[torch.nn.Module] = []
-        self._values = self._calls = 0
+        self._values = self._calls = self._batches = 0
         self._counts: Counter[str] = Counter()
         self._open: list[tuple[torch.nn.Module, dict[str, object] | None]] = []
         self._seen: dict[int, tuple[Any, int, int]] = {}
@@ -51,8 +51,9 @@ class StepRecording:
 
     def note_batch(self, batch: Any) -> None:
         """Record the tensors of a batch."""
-        for number, tensor in enumerate(tensors_in(batch)):
-            self._note("batch", str(number), tensor)
+        for tensor in tensors_in(batch):
+            self._note("batch", str(self._batches), tensor)
+            self._batches += 1
 
     def install(self) -> None:
         """Install the hooks."""
