@@ -82,6 +82,9 @@ tests/core/lightning/ standard
     full plugins/test_float8.py::test_torchao plugins/test_float8_inference.py::test_a_model
 tests/core/processes/ fast
     standard test_child.py test_python_start.py
+tests/core/snapshots/ standard
+    fast test_records.py
+    full test_differences.py
 tests/backends/cpu_sim/ standard
     fast build/test_cache.py build/test_recipe.py faults/test_plan.py test_settings.py
     full csrc/collective/test_failing_ranks.py test_conformance.py

@@ -11,7 +11,7 @@ from typing import Literal
 from northbridge.snapshots.alignment import align
 from northbridge.snapshots.causes import compute_dtypes, name_cause
 from northbridge.snapshots.comparison import Finding, Row, StepComparison
-from northbridge.snapshots.records import Run
+from northbridge.snapshots.records import Run, Value
 
 _NEAR = 12
 _KINDS: tuple[Literal["forward", "gradient", "update"], ...] = ("forward", "gradient", "update")
@@ -85,10 +85,23 @@ def _say(finding: Finding, at: StepComparison, rank: int, cause: str, world_size
         "gradient": f"all before equal to {_say_number(finding.sources)}, gradients differ by",
         "update": f"gradients equal to {_say_number(finding.sources)}, updates differ by",
     }[finding.phase]
-    apart = finding.detail if finding.detail.startswith("it is") else f"{what} {_say_number(finding.distance)}"
+    apart = (
+        finding.detail or "their tensors differ in number"
+        if finding.values is None
+        else f"{what} {_say_distance(finding, finding.values)}"
+    )
     detail = f" ({finding.detail})" if finding.detail and apart != finding.detail else ""
     dtypes = _say_dtypes(finding, at)
     return f"{where}{detail}: {apart}; {dtypes}cause: {cause}"
+
+
+def _say_distance(finding: Finding, values: tuple[Value, Value]) -> str:
+    first, second = values
+    if first.shape != second.shape:
+        return f"their shapes, {first.shape} and {second.shape}"
+    if first.lost != second.lost:
+        return f"values that are not finite, {first.lost} and {second.lost} of {first.size:.0f}"
+    return _say_number(finding.distance)
 
 
 def _say_dtypes(finding: Finding, at: StepComparison) -> str:
@@ -121,7 +134,7 @@ def _say_rounding(steps: list[StepComparison]) -> tuple[StepComparison, str, str
 
 
 def _say_number(number: float) -> str:
-    return "the bit" if number == 0 else "more than a number tells" if math.isinf(number) else f"{number:.0e}"
+    return "the bit" if number == 0 else _say_cell(number)
 
 
 def _near(at: StepComparison, path: str) -> list[Row]:
@@ -167,7 +180,10 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _say_cell(number: float) -> str:
-    return "0" if number == 0 else "∞" if math.isinf(number) else f"{number:.0e}"
+    """Return one digit, such as 3e-7."""
+    return (
+        "0" if number == 0 else "∞" if math.isinf(number) else f"{number:.0e}".replace("e-0", "e-").replace("e+00", "")
+    )
 
 
 def _bar(number: float) -> int:

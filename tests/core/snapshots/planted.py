@@ -297,7 +297,7 @@ CASES = {
         "unet", "up_blocks.0.resnets.0.norm1", plant=wrong_backward("up_blocks.0.resnets.0.norm1")
     ),
     "TF32": Case("encoder", "encoder.layers.0.self_attn", "TF32", group="tf32"),
-    "all-reduce": Case("conv", "8.bias", "a missing synchronisation", group="ranks"),
+    "all-reduce": Case("conv", "8.weight", "a missing synchronisation", group="ranks"),
     "copy": Case(
         "conv", "batch[0]", "a missing synchronisation", group="deferred", options=(("forgets_to_wait", True),)
     ),

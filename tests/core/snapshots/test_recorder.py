@@ -1,0 +1,276 @@
+"""Recording of steps: what is recorded, when hooks are installed, and what stays as it was."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.fabric import Fabric
+from lightning.pytorch import LightningModule, Trainer
+from tests.core.command import northbridge_here
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
+
+import northbridge
+from northbridge.lightning.pytorch import CapturedStep, Snapshots
+from northbridge.snapshots import recorder
+from northbridge.snapshots.records import Step, read_run
+from northbridge.snapshots.report import Answer, compare_runs
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*(workers|number of training batches):UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),  # Lightning's use of torch
+]
+
+
+@dataclass
+class Scores:
+    """The result of a module, as a dataclass."""
+
+    scores: Tensor
+    hidden: dict[str, Tensor]
+
+
+class Net(nn.Module):
+    """A module that is called twice, a change in place, and a block that may be checkpointed."""
+
+    def __init__(self, checkpointed: str = "") -> None:
+        super().__init__()
+        self.checkpointed = checkpointed
+        self.first, self.shared, self.head = nn.Linear(8, 16), nn.Linear(16, 16), nn.Linear(16, 2)
+        self.block = nn.Sequential(nn.Linear(16, 16), nn.ReLU(inplace=True), nn.Linear(16, 16))
+
+    def forward(self, rows: Tensor) -> Scores:
+        hidden = self.shared(self.shared(self.first(rows)))
+        if self.checkpointed:
+            hidden = checkpoint(self.block, hidden, use_reentrant=self.checkpointed == "reentrant")
+        else:
+            hidden = self.block(hidden)
+        return Scores(self.head(hidden), {"hidden": hidden})
+
+
+class Module(LightningModule):
+    """A net whose validation is not recorded."""
+
+    def __init__(self, checkpointed: str = "") -> None:
+        super().__init__()
+        self.net = Net(checkpointed)
+        self.hooked: list[bool] = []
+
+    def training_step(self, batch: list[Tensor], index: int) -> Tensor:
+        self.hooked.append(has_hooks(self))
+        return cross_entropy(self.net(batch[0]).scores, batch[1])
+
+    def validation_step(self, batch: list[Tensor], index: int) -> None:
+        assert not has_hooks(self)
+        self.net(batch[0])
+
+    def configure_optimizers(self) -> Any:
+        rate = torch.tensor(1e-2, device=self.device)
+        return torch.optim.AdamW(self.parameters(), rate, capturable=self.device.type != "cpu")
+
+
+def has_hooks(model: nn.Module) -> bool:
+    return any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
+
+
+def data() -> TensorDataset:
+    torch.manual_seed(1)
+    return TensorDataset(torch.randn(48, 8), torch.randint(2, (48,)))
+
+
+def fit(
+    folder: Path, *callbacks: Any, change: Any = None, checkpointed: str = "", steps: Any = None, **options: Any
+) -> Module:
+    torch.manual_seed(0)
+    module = Module(checkpointed)
+    if change is not None:
+        change(module.net)
+    options = {"accelerator": "cpu", "devices": 1, "max_epochs": 1, "logger": False, **options}
+    quiet: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+    trainer = Trainer(callbacks=[Snapshots(folder, steps), *callbacks], **options, **quiet)
+    trainer.fit(module, DataLoader(data(), 8), DataLoader(data(), 16))
+    assert not has_hooks(module)
+    return module
+
+
+def steps_of(folder: Path) -> dict[int, Step]:
+    run = read_run(folder)
+    assert run.damages == []
+    return run.ranks[0]
+
+
+def compare(first: Path, second: Path) -> Answer:
+    return compare_runs(read_run(first), read_run(second))
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """The record of a training on the CPU."""
+    fit(tmp_path / "plain")
+    return tmp_path / "plain"
+
+
+def test_a_step_has_calls_gradients_and_updates(plain: Path) -> None:
+    step = steps_of(plain)[0]
+
+    assert [*steps_of(plain)] == [0, 1, 2, 3, 4]
+    assert [(path, call) for path, call in step.calls if "shared" in path] == [("net.shared", 0), ("net.shared", 1)]
+    assert len(step.calls["net", 0].outputs) == 2
+    assert {kind: len(each) for kind, each in step.named.items()} == {
+        "weight": 10,
+        "batch": 2,
+        "gradient": 10,
+        "update": 10,
+    }
+    value = step.values[step.calls["net.first", 0].outputs[0]]
+    assert (value.shape, value.dtype, len(value.samples)) == ([8, 16], "float32", 16)
+    assert abs(value.samples).max() <= value.largest <= value.norm
+
+
+def test_other_steps_have_no_hooks(tmp_path: Path) -> None:
+    module = fit(tmp_path / "run", steps=range(0, 6, 3))
+
+    assert module.hooked == [True, False, False, True, False, False]
+    assert [*steps_of(tmp_path / "run")] == [0, 3]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"checkpointed": "reentrant"},
+        {"checkpointed": "not reentrant"},
+        {"val_check_interval": 2},
+        {"change": lambda net: net.block.compile(backend="eager")},
+        {"change": lambda net: setattr(net, "block", torch.compile(net.block, backend="eager"))},
+    ],
+    ids=["same", "reentrant", "checkpointed", "validation", "compiled", "compiled wrapper"],
+)
+def test_the_same_training_is_equal(changed: dict[str, Any], plain: Path, tmp_path: Path) -> None:
+    fit(tmp_path / "other", **changed)
+
+    answer = compare(plain, tmp_path / "other")
+
+    assert answer.sentence == "no difference: 5 steps are equal to the bit"
+    compiled = "change" in changed
+    assert answer.notes == (
+        ["15 calls of A have no counterpart in B: they are compiled, captured or not made there"] if compiled else []
+    )
+
+
+def test_micro_batches_are_one_step(plain: Path, tmp_path: Path) -> None:
+    fit(tmp_path / "run", accumulate_grad_batches=2)
+
+    steps = steps_of(tmp_path / "run")
+
+    assert [*steps] == [0, 1, 2]
+    assert [call for path, call in steps[0].calls if path == "net.first"] == [0, 1]
+    assert [*steps[0].named["batch"]] == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("by", ["torch", "Fabric"])
+def test_a_run_without_trainer_is_the_reference(by: str, plain: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model: Any = Net()
+    optimizer: Any = torch.optim.AdamW(model.parameters(), 1e-2)
+    backward: Any = Tensor.backward
+    if by == "Fabric":
+        fabric = Fabric(accelerator="cpu", devices=1)
+        model, optimizer = fabric.setup(model, optimizer)
+        backward = fabric.backward
+    snapshots = northbridge.Snapshots(tmp_path / "other", model, optimizer)
+    for batch in DataLoader(data(), 8):
+        with snapshots:
+            snapshots.batch(batch)
+            loss = cross_entropy(model(batch[0]).scores, batch[1])
+            optimizer.zero_grad()
+            backward(loss)
+            optimizer.step()
+
+    assert not has_hooks(model)
+    assert compare(plain, tmp_path / "other").sentence == "no difference: 5 steps are equal to the bit"
+    assert compare(tmp_path / "other", plain).path == ""
+
+
+def test_a_scaler_s_gradients_are_unscaled(tmp_path: Path) -> None:
+    for name, scale in (("a", 1.0), ("b", 1024.0)):
+        torch.manual_seed(0)
+        model = Net()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+        snapshots = northbridge.Snapshots(tmp_path / name, model, optimizer)
+        for rows, labels in DataLoader(data(), 8):
+            with snapshots:
+                optimizer.zero_grad()
+                scaler.scale(cross_entropy(model(rows).scores, labels)).backward()
+                scaler.step(optimizer)
+                scaler.update()
+
+    answer = compare(tmp_path / "a", tmp_path / "b")
+
+    assert not answer.differs, answer.sentence
+
+
+def test_a_captured_step_has_gradients_and_updates(tmp_path: Path) -> None:
+    northbridge.load("cpu_sim")
+    for name, callbacks in (("a", []), ("b", [CapturedStep()])):
+        fit(tmp_path / name, *callbacks, accelerator="cpu_sim")
+
+    assert {*steps_of(tmp_path / "b")[4].named} == {"weight", "batch", "gradient", "update"}
+    answer = compare(tmp_path / "a", tmp_path / "b")
+    assert answer.sentence == "no difference: 5 steps are equal to the bit"
+    assert any("captured" in note for note in answer.notes)
+
+
+def test_a_full_file_ends_the_record_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recorder, "MOST_BYTES", 300_000)
+    with caplog.at_level(logging.WARNING):
+        fit(tmp_path / "run")
+
+    assert 0 < len(steps_of(tmp_path / "run")) < 5
+    assert "Snapshots records no more steps" in caplog.text
+
+
+def test_a_step_that_raises_is_left_out(tmp_path: Path) -> None:
+    model = Net()
+    snapshots = northbridge.Snapshots(tmp_path, model)
+    for rows in (torch.ones(2, 8), torch.ones(2, 9), torch.ones(2, 8)):
+        try:
+            with snapshots:
+                model(rows)
+        except RuntimeError:
+            assert not has_hooks(model)
+
+    assert [*steps_of(tmp_path)] == [0, 1]
+
+
+def test_wrong_arguments_are_told(tmp_path: Path) -> None:
+    with pytest.raises(northbridge.ArgumentsError, match=r"steps=5 is not a range, .* Fix: steps=\[5\]"):
+        Snapshots(tmp_path, 5)
+    with pytest.raises(northbridge.ArgumentsError, match="a str is not a module"):
+        northbridge.Snapshots(tmp_path, "model")  # type: ignore[arg-type]
+
+
+def test_the_command_shows_tables_and_writes_a_page(plain: Path, tmp_path: Path) -> None:
+    fit(tmp_path / "other", change=lambda net: setattr(net.shared, "bias", nn.Parameter(net.shared.bias + 1)))
+    page = tmp_path / "page.html"
+
+    told = northbridge_here("diff", plain, tmp_path / "other", "--page", page)
+
+    assert told.code == 1
+    assert "step 0, net.shared.bias: the weights differ before the step, by " in told.out
+    assert "cause: another random stream" in told.out
+    for part in ("by layer", "net.block.0", "the largest distance over steps", "█"):
+        assert part in told.out
+        assert part in page.read_text()
+    assert "http" not in page.read_text().replace("http://www.w3.org", "")
+    assert northbridge_here("diff", plain, plain).code == 0
