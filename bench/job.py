@@ -29,6 +29,9 @@ class Job:
     sync_every: int = 0
     """Steps between two synchronizations of ``ddp_mixed``, whose ranks are nodes with one device; 0 for no such job."""
 
+    snapshots: bool | None = None
+    """True if Snapshots records every step, False if it records none."""
+
     ray: bool = False
     """True if Ray Train's strategy trains, in Ray's local mode, in which others start the ranks."""
 

@@ -87,6 +87,7 @@ def _checkpoint(name: str, what: str, goal: float, pair: Pair, answer: str, **ho
 
 
 _PEAK: dict[str, Any] = {"answer": "peak_bytes", "shown": (2**-20, "MiB"), "rounds": 1, "once": True}
+_CONVNET = Job("convnet", "cpu_sim", 30, threads=1)
 _MLP = Job("mlp", "cpu_sim", 150, threads=1)
 
 ROWS = (
@@ -172,6 +173,20 @@ ROWS = (
         replace(_MLP, watched=True),
         _MLP,
         rounds=5,
+    ),
+    *(
+        _fit(
+            f"snapshots-{name}",
+            f"training step, ConvNet, on cpu_sim: {what} ÷ without Snapshots",
+            goal,
+            sides.SNAPSHOTS,
+            replace(_CONVNET, snapshots=recorded),
+            _CONVNET,
+        )
+        for name, what, recorded, goal in (
+            ("recorded", "recorded by Snapshots", True, 2.5),
+            ("between", "between recorded steps", False, 1.01),
+        )
     ),
     _two_ranks("step-ddp", f"2-rank DDP step, ConvNet: {_OVER_GLOO}", 1.05, sides.LIGHTNING_RANKS, "convnet", 30),
     _two_ranks(

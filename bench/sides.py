@@ -103,6 +103,7 @@ TRAINERS = Pair(("sdaa", "cpu"), Side("worker", environ={"NORTHBRIDGE_SIMULATE":
 
 # One process: its sides share all but what is compared, and where memory lies moves Python's speed by more than that.
 WATCHED = Pair(("watched", "plain"), Side("worker"))
+SNAPSHOTS = Pair(("with", "without"), Side("worker"))
 CAPTURED = Pair(("captured", "eager"), Side("operation_worker"))
 HOST = Pair(
     ("ours", "Lightning's"), Side("worker", environ={"PYTHONPATH": os.pathsep.join(["{folder}", str(child.ROOT)])})

@@ -51,6 +51,10 @@ def train(job: Job) -> Answer | None:
     timer = StepTimer()
     task = TASKS[job.task]
     with tempfile.TemporaryDirectory() as folder:
+        if job.snapshots is not None:
+            from northbridge.lightning.pytorch import Snapshots
+
+            callbacks.append(Snapshots(folder, range(10**6) if job.snapshots else ()))
         began = time.perf_counter()
         trainer = Trainer(
             accelerator=job.accelerator,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -10,6 +11,7 @@ from tests.core.command import northbridge
 from tests.core.conftest import TEMPLATE, Install, Site, install as install, without_lightning as without_lightning
 from tests.core.flight_recorder.files import call_record, end_record, group_record, place_record, rank_record, write
 from tests.docs.page import PAGES, ROOT, samples, shows
+from tests.scripts import run_script
 from typer.testing import CliRunner
 
 import northbridge_sdaa
@@ -104,6 +106,22 @@ def test_a_hang_is_told_as_the_page_shows(tmp_path: Path) -> None:
 
     assert shows(run.stdout, shown), run.stdout
     assert run.exit_code == 1
+
+
+# --- docs/first-difference.md
+
+
+def test_a_difference_is_told_as_the_page_shows(tmp_path: Path) -> None:
+    page = "docs/first-difference.md"
+    (shown,) = re.findall(r"```text\n(step 0, .*?)```", PAGES[page].read_text(), flags=re.S)
+    command = "import sys\nfrom northbridge.cli.app import main\nsys.argv = ['northbridge', 'diff', 'cpu', 'chip']\nmain()\n"
+    script = tmp_path / "train.py"
+    script.write_text("".join(each.code for each in samples(page, "python")) + command)
+
+    ran = run_script(script, folder=tmp_path, environ={**os.environ, "COLUMNS": "100"})
+
+    assert shows(ran.said, shown), ran.said
+    assert ran.status == 1
 
 
 # --- docs/backend-interfaces.md

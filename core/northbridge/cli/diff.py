@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from northbridge.untrusted.text import clean, clean_values
+
+if TYPE_CHECKING:
+    from northbridge.snapshots.report import Answer
 
 HELP = """Show where two runs first differ by more than rounding.
 
@@ -36,7 +41,7 @@ def explain_difference(
 ) -> None:
     """Print where two runs first differ, from their snapshots."""
     from northbridge.snapshots.records import RecordError, read_run
-    from northbridge.snapshots.report import compare_runs, show
+    from northbridge.snapshots.report import compare_runs
 
     try:
         runs = read_run(first), read_run(second)
@@ -46,9 +51,45 @@ def explain_difference(
         raise typer.Exit(2) from None
     try:
         if page is not None or not as_json:
-            show(answer, page=page, silent=as_json)
+            _show(answer, page=page, silent=as_json)
     except OSError as error:
         raise typer.BadParameter(clean(f"{page} could not be written: {error.strerror or error}")) from None
     if as_json:
-        print(json.dumps(clean_values(asdict(answer)), indent=2))
+        facts = json.loads(json.dumps(asdict(answer)), parse_constant=lambda _: None)  # JSON has no infinity
+        print(json.dumps(clean_values(facts), indent=2))
     raise typer.Exit(1 if answer.differs or any(run.damages for run in runs) else 0)
+
+
+def _show(answer: Answer, *, page: Path | None = None, silent: bool = False) -> None:
+    """Print the answer, and write it as a page of HTML that needs no other file. Raises ``OSError``."""
+    from rich.text import Text
+
+    from northbridge.diagnostics.table import add_row, make_table
+    from northbridge.snapshots.report import KINDS, say_number
+    from northbridge.untrusted.terminal import Terminal
+
+    file = StringIO() if silent else None
+    console = Terminal(highlight=False, soft_wrap=False, record=page is not None, file=file)
+    console.print(Text(answer.sentence, style="red" if answer.differs else "green"))
+    for note in answer.notes:
+        console.print(Text(f"- {note}", style="yellow"))
+    if answer.table:
+        console.print(f"\nstep {answer.step}, by layer")
+        table = make_table("module", *KINDS, "dtype", folding=("module",))
+        for row in answer.table:
+            dtypes = " ".join(dict.fromkeys(row.dtypes))
+            style = "red" if answer.differs and row.path == answer.path else ""
+            add_row(table, style, row.path or "the model", *(say_number(getattr(row, kind)) for kind in KINDS), dtypes)
+        console.print(table)
+    console.print("\nthe largest distance over steps")
+    table = make_table("step", *KINDS, "")
+    for step, *distances in answer.curve:
+        add_row(table, "", f"{step:.0f}", *map(say_number, distances), "█" * _bar(max(distances)))
+    console.print(table)
+    if page is not None:
+        page.write_text(console.export_html(), encoding="utf-8")
+
+
+def _bar(number: float) -> int:
+    """Return a length from 0 to 20: the logarithm, from 1e-9 to 1."""
+    return 0 if number == 0 else 20 if number >= 1 else max(1, round(20 * (1 + math.log10(number) / 9)))

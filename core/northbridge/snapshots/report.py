@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from io import StringIO
-from pathlib import Path
 from typing import Literal
 
 from northbridge.snapshots.alignment import align
@@ -14,7 +12,7 @@ from northbridge.snapshots.comparison import Finding, Row, StepComparison
 from northbridge.snapshots.records import Run, Value
 
 _NEAR = 12
-_KINDS: tuple[Literal["forward", "gradient", "update"], ...] = ("forward", "gradient", "update")
+KINDS: tuple[Literal["forward", "gradient", "update"], ...] = ("forward", "gradient", "update")
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def compare_runs(first: Run, second: Run) -> Answer:
         rank, steps = ranks[0]
         at, phase, path, cause, sentence = _say_rounding(steps)
     curve = [
-        (each.first.step, *(max(other.largest(kind) for other in _of_step(ranks, each.first.step)) for kind in _KINDS))
+        (each.first.step, *(max(other.largest(kind) for other in _of_step(ranks, each.first.step)) for kind in KINDS))
         for each in steps
     ]
     unmatched = sum(each.unmatched for _, all_of in ranks for each in all_of)
@@ -118,10 +116,10 @@ def _say_rounding(steps: list[StepComparison]) -> tuple[StepComparison, str, str
     last = steps[-1]
     for each in steps:
         # Rows are in the order in which the modules ended.
-        first = next(((kind, row) for kind in _KINDS for row in each.rows.values() if getattr(row, kind) > 0), None)
+        first = next(((kind, row) for kind in KINDS for row in each.rows.values() if getattr(row, kind) > 0), None)
         if first is not None:
             phase, row = first
-            size, largest = getattr(row, phase), max(last.largest(kind) for kind in _KINDS[:2])
+            size, largest = getattr(row, phase), max(last.largest(kind) for kind in KINDS[:2])
             other = row.dtypes[0] != row.dtypes[1]
             cause = "another dtype" if other else "order of sums"
             why = f" ({row.dtypes[0]} in A and {row.dtypes[1]} in B)" if other else ""
@@ -134,7 +132,7 @@ def _say_rounding(steps: list[StepComparison]) -> tuple[StepComparison, str, str
 
 
 def _say_number(number: float) -> str:
-    return "the bit" if number == 0 else _say_cell(number)
+    return "the bit" if number == 0 else say_number(number)
 
 
 def _near(at: StepComparison, path: str) -> list[Row]:
@@ -147,45 +145,8 @@ def _near(at: StepComparison, path: str) -> list[Row]:
     return rows[begin : begin + _NEAR]
 
 
-def show(answer: Answer, *, page: Path | None = None, silent: bool = False) -> None:
-    """Print the answer, and write it as a page of HTML that needs no other file. Raises ``OSError``."""
-    from rich.text import Text
-
-    from northbridge.diagnostics.table import add_row, make_table
-    from northbridge.untrusted.terminal import Terminal
-
-    file = StringIO() if silent else None
-    console = Terminal(highlight=False, soft_wrap=False, record=page is not None, file=file)
-    console.print(Text(answer.sentence, style="red" if answer.differs else "green"))
-    for note in answer.notes:
-        console.print(Text(f"- {note}", style="yellow"))
-    if answer.table:
-        console.print(f"\nstep {answer.step}, by layer")
-        table = make_table("module", "forward", "gradient", "update", "dtype", folding=("module",))
-        for row in answer.table:
-            add_row(table, "red" if answer.differs and row.path == answer.path else "", *_cells(row))
-        console.print(table)
-    console.print("\nthe largest distance over steps")
-    table = make_table("step", *_KINDS, "")
-    for step, *distances in answer.curve:
-        add_row(table, "", f"{step:.0f}", *map(_say_cell, distances), "█" * _bar(max(distances)))
-    console.print(table)
-    if page is not None:
-        page.write_text(console.export_html(), encoding="utf-8")
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    dtype = row.dtypes[0] if row.dtypes[0] == row.dtypes[1] else f"{row.dtypes[0]}, {row.dtypes[1]}"
-    return row.path or "the model", *(_say_cell(getattr(row, kind)) for kind in _KINDS), dtype
-
-
-def _say_cell(number: float) -> str:
+def say_number(number: float) -> str:
     """Return one digit, such as 3e-7."""
     return (
         "0" if number == 0 else "∞" if math.isinf(number) else f"{number:.0e}".replace("e-0", "e-").replace("e+00", "")
     )
-
-
-def _bar(number: float) -> int:
-    """Return a length from 0 to 20: the logarithm, from 1e-9 to 1."""
-    return 0 if number == 0 else 20 if number >= 1 else max(1, round(20 * (1 + math.log10(number) / 9)))
