@@ -146,7 +146,7 @@ def train(
             with torch.autocast(device, precision) if precision else nullcontext():
                 loss = doing.loss(model, batch)
             optimizer.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             optimizer.step()
 
 
@@ -163,7 +163,7 @@ class WrongBackward(torch.autograd.Function):
         return given.clone()
 
     @staticmethod
-    def backward(_ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(_ctx: Any, gradient: Tensor) -> Tensor:
         return gradient * (1 + 1e-2 * _signs(gradient))
 
 
@@ -190,9 +190,8 @@ def wrong_output(path: str, call: int = 0) -> Plant:
 
 
 def wrong_backward(path: str) -> Plant:
-    return _replaced(
-        path, lambda rightly: lambda given, *rest, **named: rightly(WrongBackward.apply(given), *rest, **named)
-    )
+    wrong: Any = WrongBackward.apply
+    return _replaced(path, lambda rightly: lambda given, *rest, **named: rightly(wrong(given), *rest, **named))
 
 
 def narrow(path: str, dtype: torch.dtype) -> Plant:
@@ -205,7 +204,7 @@ def noise(path: str) -> Plant:
 
 
 def dropout(path: str) -> Plant:
-    return lambda model, _: model.get_submodule(path).__setattr__("p", 0.1)
+    return lambda model, _: vars(model.get_submodule(path)).update(p=0.1)
 
 
 def corrupted(path: str) -> Plant:
@@ -332,7 +331,7 @@ def train_ranks(folder: Path, forgets_to_reduce: bool) -> None:
             for _ in range(2):
                 pictures, labels = _pictures(generator)
                 with snapshots, model.no_sync() if forgets_to_reduce else nullcontext():
-                    nn.functional.cross_entropy(model(pictures), labels).backward()
+                    torch.autograd.backward(nn.functional.cross_entropy(model(pictures), labels))
                     optimizer.step()
                 optimizer.zero_grad()
             os._exit(0)

@@ -13,7 +13,7 @@ import pytest
 from tests.core.snapshots import planted
 from tests.core.snapshots.planted import CASES, RIGHT, Case
 from tests.engines import needs_engines, with_engines
-from tests.scripts import run_script
+from tests.scripts import Ran, run_script
 
 from northbridge_cpu_sim import ROUNDING_OPTIONS
 
@@ -31,15 +31,20 @@ GROUPS = {
 
 
 @cache
-def answers(group: str) -> dict[str, Any]:
-    """Train the pairs of a group in one process, and return the answer to each."""
+def train(group: str) -> Ran:
+    """Train the pairs of a group in one process, which prints the answer to each."""
     environ = with_engines({**os.environ, **GROUPS[group]})
     environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), environ.get("PYTHONPATH", "")])
     names = [*RIGHT] if group == "right" else [name for name, case in CASES.items() if case.group == group]
     with TemporaryDirectory() as folder:
-        ran = run_script(Path(planted.__file__), *names, folder=Path(folder), environ=environ, limit=800)
-    assert ran.status == 0, ran.said
-    return dict(json.loads(line) for line in ran.said.splitlines() if line.startswith("["))
+        return run_script(Path(planted.__file__), *names, folder=Path(folder), environ=environ, limit=800)
+
+
+def answer_to(name: str, group: str) -> dict[str, Any]:
+    ran = train(group)
+    answers = dict(json.loads(line) for line in ran.said.splitlines() if line.startswith('["'))
+    assert name in answers, ran.said
+    return dict(answers[name])
 
 
 def of_engines(name: str, model: str) -> Any:
@@ -50,7 +55,7 @@ def of_engines(name: str, model: str) -> Any:
 def test_a_planted_difference_is_found(name: str) -> None:
     case: Case = CASES[name]
 
-    answer = answers(case.group)[name]
+    answer = answer_to(name, case.group)
 
     assert answer["differs"], answer["sentence"]
     found = answer["step"], answer["path"], answer["cause"]
@@ -60,7 +65,7 @@ def test_a_planted_difference_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", [of_engines(name, model) for name, (model, _) in RIGHT.items()])
 def test_right_runs_do_not_differ(name: str) -> None:
-    answer = answers("right")[name]
+    answer = answer_to(name, "right")
 
     assert answer["sentence"].startswith("no difference beyond rounding: "), answer["sentence"]
     assert answer["cause"] == "order of sums"

@@ -26,7 +26,9 @@ from northbridge.snapshots.report import Answer, compare_runs
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*(workers|number of training batches):UserWarning"),
     pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad:UserWarning"),  # in validation
-    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"),  # torch.compile
+    pytest.mark.filterwarnings(
+        "ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"
+    ),  # torch.compile
     pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),  # Lightning's use of torch
 ]
 
@@ -212,7 +214,7 @@ def test_a_scaler_s_gradients_are_unscaled(tmp_path: Path) -> None:
         for rows, labels in DataLoader(data(), 8):
             with snapshots:
                 optimizer.zero_grad()
-                scaler.scale(cross_entropy(model(rows).scores, labels)).backward()
+                torch.autograd.backward(scaler.scale(cross_entropy(model(rows).scores, labels)))
                 scaler.step(optimizer)
                 scaler.update()
 

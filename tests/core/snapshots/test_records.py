@@ -51,6 +51,11 @@ def two_ranks(folder: Path) -> None:
     edit(folder, lambda lines: lines[0].update(world_size=2))
 
 
+def make_pipe(folder: Path) -> None:
+    (folder / FILE).unlink()
+    os.mkfifo(folder / FILE)
+
+
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "another model": (
         lambda folder: write(folder, width=5),
@@ -63,7 +68,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty": (lambda folder: (folder / FILE).write_text(""), "has no whole step. Fix:"),
     "deep": (lambda folder: (folder / FILE).write_text("[" * 100_000 + "\n"), "is damaged in line 1"),
     "no file": (lambda folder: (folder / FILE).unlink(), "has no .snapshots.jsonl files. Fix:"),
-    "a pipe": (lambda folder: ((folder / FILE).unlink(), os.mkfifo(folder / FILE)), "it is a device or a pipe"),
+    "a pipe": (make_pipe, "it is a device or a pipe"),
     "two runs": (
         lambda folder: (folder / name_file(7)).write_bytes((folder / FILE).read_bytes()),
         "several runs. Fix:",
