@@ -114,9 +114,8 @@ def test_a_hang_is_told_as_the_page_shows(tmp_path: Path) -> None:
 def test_a_difference_is_told_as_the_page_shows(tmp_path: Path) -> None:
     page = "docs/first-difference.md"
     (shown,) = re.findall(r"```text\n(step 0, .*?)```", PAGES[page].read_text(), flags=re.S)
-    command = (
-        "import sys\nfrom northbridge.cli.app import main\nsys.argv = ['northbridge', 'diff', 'cpu', 'chip']\nmain()\n"
-    )
+    diff = 'sys.argv = ["northbridge", "diff", "cpu", "chip"]'
+    command = f"import sys\nfrom northbridge.cli.app import main\n{diff}\nmain()\n"
     script = tmp_path / "train.py"
     script.write_text("".join(each.code for each in samples(page, "python")) + command)
 

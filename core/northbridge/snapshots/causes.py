@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Literal
-
-import numpy
 
 from northbridge.snapshots.comparison import Finding, StepComparison
 from northbridge.snapshots.distance import distance
@@ -62,11 +62,10 @@ def compute_dtypes(values: tuple[Value, Value]) -> tuple[str, str]:
 def _computed_in(value: Value) -> str:
     if value.dtype != "float32" or not value.bits:
         return value.dtype
-    used = value.samples[value.samples != 0].astype("<f4").view(numpy.uint32)
-    if used.size >= 4:
-        for dtype, unused in _UNUSED_BITS.items():
-            if not numpy.bitwise_or.reduce(used) & ((1 << unused) - 1):
-                return dtype
+    used = [int.from_bytes(struct.pack("<f", each), "little") for each in value.samples if each]
+    for dtype, unused in _UNUSED_BITS.items():
+        if len(used) >= 4 and not any(each & ((1 << unused) - 1) for each in used):
+            return dtype
     return value.dtype
 
 
@@ -142,10 +141,10 @@ def _has_old_rate(at: StepComparison, before: StepComparison) -> bool:
     ]
     if not all(factors):
         return False
-    now, then = (numpy.array(each) for each in factors)
-    middle = float(numpy.median(now))
-    alike = float(numpy.mean(abs(now / middle - 1) < 1e-2))
-    return alike > 0.8 and abs(middle - 1) > 2e-3 and abs(float(numpy.median(then)) - 1) < 2e-3
+    now, then = factors
+    middle = median(now)
+    alike = [abs(each / middle - 1) < 1e-2 for each in now]
+    return sum(alike) > 0.8 * len(alike) and abs(middle - 1) > 2e-3 and abs(median(then) - 1) < 2e-3
 
 
 def _random_cause(finding: Finding) -> Cause | None:

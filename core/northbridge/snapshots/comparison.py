@@ -106,7 +106,7 @@ class Forward:
         """The second run's number of each value of the first run's."""
 
         self.distances: dict[int, float] = {}
-        self.taken: dict[int, float] = {}
+        self.input_distances: dict[int, float] = {}
         """The distance of each call's inputs."""
 
         self.matched: dict[int, tuple[CallRecord, CallRecord]] = {}
@@ -189,7 +189,7 @@ class Forward:
                 path = path if outer else OUTSIDE
                 finding = Finding("forward", path, sources, apart, allowed, values, outer, detail)
             self.found.findings.append(finding)
-        self.taken[call.number] = apart
+        self.input_distances[call.number] = apart
         frame = self.frames[call.number] = Frame(apart, most)
         frame.use(self.weights_of(call.path, below=is_leaf), 0.0)
 
@@ -200,7 +200,9 @@ class Forward:
         allowed = explained(frame.distance, max(most, frame.floor), after_gap=self.found.after_gap)
         values = self._worst(call, other, "outputs")
         if apart > allowed and not (values and floor((values[0].dtype,)) == 0 and frame.distance > 0):
-            finding = Finding("forward", call.path, self.taken[call.number], apart, allowed, values, (call, other))
+            finding = Finding(
+                "forward", call.path, self.input_distances[call.number], apart, allowed, values, (call, other)
+            )
             self.found.findings.append(finding)
         self.frames[call.inside].use(apart, most)
         row = self.found.row(call.path)

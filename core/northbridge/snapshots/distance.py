@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-import numpy
-
 from northbridge.snapshots.records import Value
 
 _FLOORS = {"float64": 1e-6, "float32": 3e-5, "float16": 5e-3, "bfloat16": 3e-2}
@@ -22,12 +20,11 @@ def difference(first: Value, second: Value) -> float:
         return math.inf
     if not first.bits or not second.bits or (first.bits, first.dtype) == (second.bits, second.dtype):
         return 0.0
-    with numpy.errstate(over="ignore"):
-        bounds = [
-            float(numpy.linalg.norm(first.sums - second.sums)),
-            float(numpy.linalg.norm(first.samples - second.samples)) if first.size > 64 else 0.0,
-            abs(first.norm - second.norm),
-        ]
+    bounds = [
+        math.dist(first.sums, second.sums),
+        math.dist(first.samples, second.samples) if first.size > 64 else 0.0,  # a place may be there twice
+        abs(first.norm - second.norm),
+    ]
     return max(*bounds, _LEAST * first.norm)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-
-import numpy
+from statistics import median
 
 from northbridge.snapshots.comparison import OUTSIDE, Finding, Forward, Frame, StepComparison
 from northbridge.snapshots.distance import difference, distance, explained, floor
@@ -127,8 +126,8 @@ class Flows:
         for call, _ in self.of_path[owner]:
             frame = self.forward.frames[call.number]
             around.use(frame.distance, frame.floor)
-            taken = [self.found.first.values[each] for each in call.inputs]
-            rms = max((each.norm / math.sqrt(each.size) for each in taken if each.size), default=1.0)
+            inputs = [self.found.first.values[each] for each in call.inputs]
+            rms = max((each.norm / math.sqrt(each.size) for each in inputs if each.size), default=1.0)
             for each in call.outputs:
                 if each in self.distances:
                     around.use(self.distances[each], 0.0)
@@ -165,9 +164,8 @@ def compare_updates(found: StepComparison, before: StepComparison | None) -> Non
 
 def _is_beyond_signs(first: Value, second: Value, most: float) -> bool:
     """Return True if more than some signs differ: Adam makes a whole step of a gradient that is rounding alone."""
-    sizes = numpy.maximum(abs(first.samples), abs(second.samples))
-    apart = abs(first.samples - second.samples)[sizes > 0] / sizes[sizes > 0]
+    pairs = [(one, two) for one, two in zip(first.samples, second.samples, strict=True) if one or two]
+    usual = median([abs(one - two) / max(abs(one), abs(two)) for one, two in pairs] or [0.0])
     largest = abs(first.largest - second.largest) / max(first.largest, second.largest)
     norms = abs(first.norm - second.norm) / max(first.norm, second.norm)
-    usual = float(numpy.median(apart)) if apart.size else 0.0
     return usual > most or norms > 0.25 or largest > 0.5 or first.lost != second.lost

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import math
+import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
+from random import Random
 from typing import Any
 
-import numpy
 import torch
 
 SKETCH = 32
@@ -23,6 +25,7 @@ _COLUMNS = 251  # a prime: rows of usual lengths that are swapped change the sum
 _BLOCK = 1 << 16
 _MOST_TENSORS = 16
 _DEEPEST = 4
+_MOST = 3.4e38  # of float32
 
 
 def measure(given: torch.Tensor) -> dict[str, object]:
@@ -36,65 +39,63 @@ def measure(given: torch.Tensor) -> dict[str, object]:
     host = tensor.to("cpu").contiguous().reshape(-1)
     if not host.numel():
         return about
-    about["bits"] = _fingerprint(host.view(torch.uint8).numpy())
-    numbers = _as_floats(host)
-    norm, lost = float(numpy.sqrt(numpy.dot(numbers, numbers))), 0
-    if not numpy.isfinite(norm):
-        finite = numpy.isfinite(numbers)
-        lost = numbers.size - int(finite.sum())
-        numbers = numpy.where(finite, numbers, 0).astype(numpy.float64)
-        norm = float(numpy.sqrt(numpy.dot(numbers, numbers)))
-    largest = max(float(numbers.max()), -float(numbers.min()))
-    places = [(each * 2654435761 % (1 << 32)) * numbers.size >> 32 for each in range(SAMPLE)]
-    about |= {"norm": norm, "largest": largest, "lost": lost}
-    about |= {"sample": pack(numbers[places]), "sketch": pack(_sketch(numbers))}
-    return about
-
-
-def _fingerprint(data: Any) -> str:
-    words = data[: data.size // 8 * 8].view(numpy.uint64)
-    whole = words.size // _COLUMNS * _COLUMNS
-    sums = numpy.add.reduce(words[:whole].reshape(-1, _COLUMNS), axis=0, dtype=numpy.uint64)
-    ends = zlib.crc32(data[whole * 8 :].tobytes())
-    return f"{zlib.crc32(sums.tobytes()):08x}{ends:08x}{int(sums.sum()) & 0xFFFFFFFF:08x}"
-
-
-def _as_floats(host: torch.Tensor) -> Any:
+    about["bits"] = _fingerprint(host.clone() if host.storage_offset() else host)
     if host.is_complex():
         host = torch.view_as_real(host).reshape(-1)
-    kind = torch.float32 if host.is_floating_point() and host.dtype != torch.float64 else torch.float64
-    return host.to(kind).numpy()
+    is_narrow = host.is_floating_point() and host.dtype != torch.float64
+    numbers = host.to(torch.float32 if is_narrow else torch.float64)
+    norm, lost = math.sqrt(float(torch.dot(numbers, numbers))), 0
+    if not math.isfinite(norm):
+        finite = torch.isfinite(numbers)
+        lost = numbers.numel() - int(finite.sum())
+        numbers = torch.where(finite, numbers, 0).double()
+        norm = float(torch.linalg.vector_norm(numbers))
+    places = [(each * 2654435761 % (1 << 32)) * numbers.numel() >> 32 for each in range(SAMPLE)]
+    least, most = map(float, torch.aminmax(numbers))
+    about |= {"norm": norm, "largest": max(most, -least), "lost": lost}
+    return about | {"sample": pack(numbers[places].tolist()), "sketch": pack(_sketch(numbers).tolist())}
+
+
+def _fingerprint(host: torch.Tensor) -> str:
+    data = host.view(torch.uint8)
+    whole = data.numel() // (8 * _COLUMNS) * (8 * _COLUMNS)
+    sums = data[:whole].view(torch.int64).view(-1, _COLUMNS).sum(0).tolist()
+    ends = zlib.crc32(bytes(data[whole:].tolist()))
+    return f"{zlib.crc32(struct.pack(f'<{_COLUMNS}q', *sums)):08x}{ends:08x}{sum(sums) & 0xFFFFFFFF:08x}"
 
 
 @cache
-def _signs(wide: bool) -> torch.Tensor:
-    signs = numpy.random.RandomState(48).randint(0, 2, _BLOCK) * 2 - 1
-    return torch.from_numpy(signs.astype(numpy.float64 if wide else numpy.float32))
+def _signs(dtype: torch.dtype) -> torch.Tensor:
+    bits = Random(48).getrandbits(_BLOCK)  # the same in every version of Python
+    return torch.tensor([1.0 if bits >> place & 1 else -1.0 for place in range(_BLOCK)], dtype=dtype)
 
 
-def _sketch(numbers: Any) -> Any:
-    signs = _signs(numbers.dtype == numpy.float64)
-    rows = numbers.size // SKETCH
-    sums = numpy.zeros(SKETCH, numpy.float64)
-    sums[: numbers.size % SKETCH] = numbers[rows * SKETCH :]
-    table = torch.from_numpy(numbers[: rows * SKETCH].reshape(rows, SKETCH))
-    for number, block in enumerate(torch.split(table, _BLOCK)):
-        sums += float(signs[number % _BLOCK]) * torch.mv(block.t(), signs[: len(block)]).double().numpy()
+def _sketch(numbers: torch.Tensor) -> torch.Tensor:
+    signs = _signs(numbers.dtype)
+    rows = numbers.numel() // SKETCH
+    sums = torch.zeros(SKETCH, dtype=torch.float64)
+    sums[: numbers.numel() % SKETCH] = numbers[rows * SKETCH :].double()
+    for number, block in enumerate(torch.split(numbers[: rows * SKETCH].view(rows, SKETCH), _BLOCK)):
+        sums += float(signs[number % _BLOCK]) * torch.mv(block.t(), signs[: len(block)]).double()
     return sums
 
 
-def pack(numbers: Any) -> str:
+def pack(numbers: Sequence[float]) -> str:
     """Return numbers as text: little-endian float32 in base64."""
-    with numpy.errstate(over="ignore"):
-        return base64.b64encode(numpy.asarray(numbers).astype("<f4").tobytes()).decode()
+    return base64.b64encode(
+        struct.pack(f"<{len(numbers)}f", *(max(-_MOST, min(_MOST, each)) for each in numbers))
+    ).decode()
 
 
-def unpack(text: str, size: int) -> Any:
-    """Return the numbers that :func:`pack` wrote. Raises ``ValueError`` if there are not ``size``."""
-    numbers = numpy.frombuffer(base64.b64decode(text, validate=True), "<f4").astype(numpy.float64)
-    if numbers.size != size:
-        raise ValueError(f"there are not {size} numbers")
-    return numpy.nan_to_num(numbers)
+def unpack(text: str, size: int) -> tuple[float, ...]:
+    """Return the finite numbers that :func:`pack` wrote. Raises ``ValueError`` if there are not ``size``."""
+    try:
+        numbers: tuple[float, ...] = struct.unpack(f"<{size}f", base64.b64decode(text, validate=True))
+    except struct.error:
+        raise ValueError(f"there are not {size} numbers") from None
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError("a number is not finite")
+    return numbers
 
 
 def tensors_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pydantic
 
@@ -72,16 +72,16 @@ class Value(_Record):
         return self
 
     @cached_property
-    def samples(self) -> Any:
+    def samples(self) -> tuple[float, ...]:
         return unpack(self.sample, SAMPLE)
 
     @cached_property
-    def sums(self) -> Any:
+    def sums(self) -> tuple[float, ...]:
         return unpack(self.sketch, SKETCH)
 
     def scaled(self, factor: float) -> Value:
         """Return the measures of the tensor times ``factor``, a power of two; its bits are unknown."""
-        sample, sketch = pack(self.samples * factor), pack(self.sums * factor)
+        sample, sketch = (pack([each * factor for each in numbers]) for numbers in (self.samples, self.sums))
         changed = {"norm": self.norm * factor, "largest": self.largest * factor, "bits": "scaled" if self.bits else ""}
         return Value.model_construct(**{**self.model_dump(), **changed, "sample": sample, "sketch": sketch})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -162,7 +161,8 @@ class StepRecording:
         self.lines.append({"kind": kind, "name": name, "value": value})
 
     def _random(self) -> int:
-        return zlib.crc32(b"".join(state().cpu().numpy().tobytes() for state in self._random_states))
+        states = torch.cat([state().cpu().to(torch.int64) for state in self._random_states])
+        return int(torch.dot(states, torch.arange(1, len(states) + 1))) & 0xFFFFFFFF
 
     def _before_update(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the gradients now, or after the closure, in which Lightning does the whole step."""

@@ -17,7 +17,7 @@ from tests.scripts import Ran, run_script
 
 from northbridge_cpu_sim import ROUNDING_OPTIONS
 
-pytestmark = pytest.mark.timeout(900)  # a process trains all pairs of a group
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("with_science")]  # diffusers imports pillow
 
 ROOT = Path(__file__).parents[3]
 OF_ENGINES = ("bert", "unet")
