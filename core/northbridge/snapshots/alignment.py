@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from northbridge.snapshots.comparison import Finding, Forward, StepComparison, compare_weights
-from northbridge.snapshots.distance import distance, floor
+from northbridge.snapshots.distance import distance, rounding
 from northbridge.snapshots.gradients import compare_gradients, compare_updates
 from northbridge.snapshots.records import RecordError, Run, Step
 
@@ -62,7 +62,7 @@ def compare_steps(first: Step, second: Step, before: StepComparison | None, *, i
     found = StepComparison(first, second, after_gap=before is not None and not is_next)
     compare_weights(found, before)
     for name, mine, other in found.pairs("batch"):
-        apart, most = distance(mine, other), floor((mine.dtype, other.dtype))
+        apart, most = distance(mine, other), rounding(mine, other)
         if apart > most:
             found.findings.append(Finding("batch", f"batch[{name}]", 0.0, apart, most, (mine, other)))
     forward = Forward(found)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Literal
 
-from northbridge.snapshots.comparison import Finding, StepComparison
+from northbridge.snapshots.comparison import INPUT, OUTSIDE, Finding, StepComparison
 from northbridge.snapshots.distance import distance
 from northbridge.snapshots.records import CallRecord, Step, Value
 
@@ -39,6 +39,8 @@ def name_cause(
     """Return the cause of ``finding`` in step ``at``, after ``earlier`` ones; ``ranks`` has both steps of each."""
     if _is_unsynchronised(finding, at, earlier, ranks):
         return "a missing synchronisation"
+    if _is_drawn_outside(finding, at):
+        return "another random stream"
     if finding.phase == "batch":
         return "another batch"
     if _has_other_dtype(finding):
@@ -83,6 +85,8 @@ def _is_unsynchronised(
     if finding.values is None:
         return False
     first, second = finding.values
+    if finding.calls and ("SyncBatchNorm" in finding.calls[0].of) != ("SyncBatchNorm" in finding.calls[1].of):
+        return True
     if first.lost != second.lost and max(first.lost / first.size, second.lost / second.size) > 0.5:
         return True
     if finding.phase == "gradient" and len(ranks) > 1:
@@ -145,6 +149,14 @@ def _has_old_rate(at: StepComparison, before: StepComparison) -> bool:
     middle = median(now)
     alike = [abs(each / middle - 1) < 1e-2 for each in now]
     return sum(alike) > 0.8 * len(alike) and abs(middle - 1) > 2e-3 and abs(median(then) - 1) < 2e-3
+
+
+def _is_drawn_outside(finding: Finding, at: StepComparison) -> bool:
+    """Return True if the first call's input is random: the step drew numbers before it."""
+    if finding.calls is None or finding.path not in (INPUT, OUTSIDE):
+        return False
+    begins = [(step.random, call.random) for step, call in zip((at.first, at.second), finding.calls, strict=True)]
+    return finding.calls[0].number == 0 and any(before != after for before, after in begins)
 
 
 def _random_cause(finding: Finding) -> Cause | None:

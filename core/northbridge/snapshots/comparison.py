@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from northbridge.snapshots.distance import difference, distance, explained, floor
+from northbridge.snapshots.distance import difference, distance, explained, floor, rounding
 from northbridge.snapshots.records import CallRecord, Step, Value
 
 Phase = Literal["weights", "batch", "forward", "gradient", "update"]
 OUTSIDE = "(outside the model)"
+INPUT = "the model's input"
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Forward:
             self.own[path].append(name)
         self.has_batch = bool(found.first.named["batch"] and found.second.named["batch"])
         for _, mine, other in found.pairs("batch"):
-            self.frames[-1].use(distance(mine, other), floor((mine.dtype, other.dtype)))
+            self.frames[-1].use(distance(mine, other), rounding(mine, other))
 
     def compare(self) -> None:
         open_calls: list[CallRecord] = []
@@ -163,7 +164,7 @@ class Forward:
             self.values.setdefault(one, two)
             self.distances[one] = distance(first, second)
             largest = max(largest, self.distances[one])
-            most = max(most, floor((first.dtype, second.dtype)))
+            most = max(most, rounding(first, second))
         return (largest if len(mine) == len(others) else math.inf), most
 
     def _worst(
@@ -180,14 +181,14 @@ class Forward:
         if apart > allowed:
             values = self._worst(call, other, "inputs")
             if call.inside < 0 and not self.has_batch:
-                finding = Finding("batch", "the model's input", 0.0, apart, allowed, values)
+                finding = Finding("batch", INPUT, 0.0, apart, allowed, values, (call, other))
             else:
                 outer = self.matched.get(call.inside)
                 path = call.path if outer is None else outer[0].path
                 detail = f"in its own code, before {call.path}" if outer else f"before {call.path or 'the model'}"
                 sources = around.distance
                 path = path if outer else OUTSIDE
-                finding = Finding("forward", path, sources, apart, allowed, values, outer, detail)
+                finding = Finding("forward", path, sources, apart, allowed, values, outer or (call, other), detail)
             self.found.findings.append(finding)
         self.input_distances[call.number] = apart
         frame = self.frames[call.number] = Frame(apart, most)

@@ -31,11 +31,10 @@ def difference(first: Value, second: Value) -> float:
 def distance(first: Value, second: Value, scale: float = 0.0) -> float:
     """Return the difference relative to the larger norm, or to ``scale`` if that is larger; at most 2, or infinite."""
     found = difference(first, second)
-    spared = _SMALLEST.get(first.dtype, _SMALLEST.get(second.dtype, 0.0)) * math.sqrt(first.size)
     against = max(first.norm, second.norm, scale)
     if found in (0.0, math.inf):
         return found
-    return max(min(2.0, (found - spared) / against), _LEAST) if against else 2.0
+    return max(min(2.0, found / against), _LEAST) if against else 2.0
 
 
 def floor(dtypes: Iterable[str]) -> float:
@@ -44,10 +43,19 @@ def floor(dtypes: Iterable[str]) -> float:
     return max(found, default=0.0)
 
 
+def rounding(first: Value, second: Value, *dtypes: str) -> float:
+    """Return the distance of two results of one operator that rounding explains, in their dtypes or in ``dtypes``."""
+    names = (first.dtype, second.dtype, *dtypes)
+    norm = max(first.norm, second.norm)
+    smallest = max(_SMALLEST.get(each, 0.0) for each in names)
+    return floor(names) + (smallest * math.sqrt(first.size) / norm if norm else 0.0)
+
+
 def explained(sources: float, floor: float, *, after_gap: bool = False) -> float:
     """Return the distance of a result that is explained where its sources have the distance ``sources``.
 
-    An operator may amplify a small distance more than a large one. After steps that were not recorded, any growth is
-    the rounding's.
+    An operator may amplify a small distance more than a large one, and in a coarse dtype more than in float32. After
+    steps that were not recorded, any growth is the rounding's.
     """
-    return floor + (32 * sources if after_gap else min(32 * sources, 4 * sources + 1e-3))
+    large = 8 if floor > 1e-3 else 4
+    return floor + (32 * sources if after_gap else min(32 * sources, large * sources + 1e-3))

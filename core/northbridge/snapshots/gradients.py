@@ -7,7 +7,7 @@ from collections import defaultdict
 from statistics import median
 
 from northbridge.snapshots.comparison import OUTSIDE, Finding, Forward, Frame, StepComparison
-from northbridge.snapshots.distance import difference, distance, explained, floor
+from northbridge.snapshots.distance import difference, distance, explained, floor, rounding
 from northbridge.snapshots.records import CallRecord, Value
 
 
@@ -22,7 +22,8 @@ def compare_gradients(found: StepComparison, forward: Forward) -> None:
         apart, own = distance(mine, other, scale), distance(mine, other)
         row = found.row(owner)
         row.gradient = max(row.gradient, apart)
-        most = max(most, floor((mine.dtype, other.dtype)))
+        casts = [each.autocast for pair in flows.of_path[owner] for each in pair]
+        most = max(most, rounding(mine, other, *casts))
         allowed = explained(sources, most, after_gap=found.after_gap)
         if min(apart, own) > allowed:
             at.append((when, Finding("gradient", name, sources, apart, allowed, (mine, other), flows.last(owner))))
@@ -77,7 +78,8 @@ class Flows:
             home = maker.inside if maker else takers[0].inside if takers else -1
             around = Frame(inside[home].distance, inside[home].floor)
             around.use(self.forward.frames[home].distance, self.forward.frames[home].floor)
-            around.use(self.forward.distances.get(of, 0.0), floor((mine.dtype, other.dtype)))
+            casts = [each.autocast for call in takers for each in self.forward.matched[call.number]]
+            around.use(self.forward.distances.get(of, 0.0), rounding(mine, other, *casts))
             for call in takers:
                 frame = self.forward.frames[call.number]
                 around.use(frame.distance, frame.floor)
@@ -90,10 +92,10 @@ class Flows:
             if all(not self.forward.own[call.path] for call in self._innermost(of)):
                 # Rounding decides on which side of the kink of a ReLU a few numbers are.
                 kinks = max((self.forward.frames[call.number].distance for call in takers), default=0.0)
-                allowed += 2 * math.sqrt(max(kinks, self.forward.frames[home].distance))
+                allowed += 3 * math.sqrt(max(kinks, self.forward.frames[home].distance))
             if apart > allowed:
                 at.append((order, self._blame(of, outer, around, apart, allowed, (mine, other))))
-            inside[home].use(apart, floor((mine.dtype, other.dtype)))
+            inside[home].use(apart, rounding(mine, other))
             if maker:
                 row = self.found.row(maker.path)
                 row.gradient = max(row.gradient, apart)
@@ -153,9 +155,9 @@ def compare_updates(found: StepComparison, before: StepComparison | None) -> Non
         earlier = before.updates.get(name, 0.0) / scale if before is not None else 0.0
         source = gradients.get(name, 0.0)
         weight = found.first.named["weight"].get(name, mine)
-        rounding = 1e-2 * floor((weight.dtype,)) * weight.norm / scale
+        absorbed = 1e-2 * floor((weight.dtype,)) * weight.norm / scale
         # Adam divides by the size of the gradient, and so amplifies what little of it is not rounding.
-        most = explained(max(source, earlier), floor((weight.dtype, other.dtype)), after_gap=True) + rounding
+        most = explained(max(source, earlier), floor((weight.dtype, other.dtype)), after_gap=True) + absorbed
         row = found.row(owner)
         row.update = max(row.update, min(2.0, apart / scale))
         if apart / scale > most and not found.after_gap and source < 0.1 and _is_beyond_signs(mine, other, most):

@@ -30,9 +30,7 @@ _MOST = 3.4e38  # of float32
 
 def measure(given: torch.Tensor) -> dict[str, object]:
     """Return the shape, dtype, norm, largest value, fingerprint, sample and sketch of a tensor, or of its shard."""
-    tensor = given.detach()
-    if hasattr(tensor, "to_local"):
-        tensor = tensor.to_local()
+    tensor = shard_of(given)
     about: dict[str, object] = {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
     if tensor.layout != torch.strided or tensor.is_nested or tensor.is_quantized or tensor.is_meta:
         return about
@@ -54,6 +52,13 @@ def measure(given: torch.Tensor) -> dict[str, object]:
     least, most = map(float, torch.aminmax(numbers))
     about |= {"norm": norm, "largest": max(most, -least), "lost": lost}
     return about | {"sample": pack(numbers[places].tolist()), "sketch": pack(_sketch(numbers).tolist())}
+
+
+def shard_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the part of a sharded tensor that this rank holds, without its graph; another tensor as it is."""
+    local: Any = tensor.detach()
+    shard: torch.Tensor = local.to_local() if hasattr(local, "to_local") else local
+    return shard
 
 
 def _fingerprint(host: torch.Tensor) -> str:

@@ -48,6 +48,7 @@ class StepRecord(_Record):
     kind: Literal["step"]
     step: _Count
     device: str
+    random: _Count
 
 
 class Value(_Record):
@@ -68,7 +69,7 @@ class Value(_Record):
     @pydantic.model_validator(mode="after")
     def _has_its_numbers(self) -> Value:
         if self.bits:
-            unpack(self.sample, SAMPLE), unpack(self.sketch, SKETCH)
+            _ = unpack(self.sample, SAMPLE), unpack(self.sketch, SKETCH)
         return self
 
     @cached_property
@@ -144,6 +145,9 @@ class Step:
 
     step: int
     device: str
+    random: int
+    """Of the random state at the begin, as that of each call."""
+
     values: list[Value] = field(default_factory=list)
     calls: dict[tuple[str, int], CallRecord] = field(default_factory=dict)
     flows: dict[int, int] = field(default_factory=dict)
@@ -237,7 +241,7 @@ def _read(path: Path, damages: list[str]) -> tuple[RunRecord | None, dict[int, S
                     return None, {}
                 about = record
             elif isinstance(record, StepRecord):
-                step = Step(record.step, record.device)
+                step = Step(record.step, record.device, record.random)
             elif step is not None and isinstance(record, EndRecord):
                 steps[step.step], step = step, None
             elif step is not None:

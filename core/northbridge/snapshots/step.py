@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from northbridge.snapshots.measures import measure, tensors_in
+from northbridge.snapshots.measures import measure, shard_of, tensors_in
 
 _MOST_VALUES = 20_000
 _WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
@@ -24,7 +24,7 @@ class StepRecording:
 
     def __init__(self, model: torch.nn.Module, optimizers: Iterable[Any], step: int, *, captured: bool = False) -> None:
         device = next((each.device for each in model.parameters()), torch.device("cpu"))
-        self.lines: list[dict[str, object]] = [{"kind": "step", "step": step, "device": device.type}]
+        self.lines: list[dict[str, object]] = [{"kind": "step", "step": step, "device": device.type, "random": 0}]
         self._model = model
         self._optimizers = [getattr(each, "optimizer", each) for each in optimizers]
         self._captured = captured
@@ -41,12 +41,13 @@ class StepRecording:
             if not torch.nn.parameter.is_lazy(tensor):
                 self._note("weight", _clean(name), tensor)
                 if tensor.requires_grad:
-                    self._before[_clean(name)] = _on_host(tensor).clone()
+                    self._before[_clean(name)] = shard_of(tensor).to("cpu", copy=True)
         self._device = device.type
         states = [torch.get_rng_state]
         if device.type not in ("cpu", "meta") and hasattr(torch.get_device_module(device), "get_rng_state"):
             states.append(partial(torch.get_device_module(device).get_rng_state, device))
         self._random_states: list[Callable[[], torch.Tensor]] = states
+        self.lines[0]["random"] = self._random()
 
     def note_batch(self, batch: Any) -> None:
         """Record the tensors of a batch."""
@@ -194,7 +195,7 @@ class StepRecording:
             before = self._before.pop(name, None)
             if before is not None:
                 wide = torch.promote_types(before.dtype, torch.float32)
-                self._note("update", name, _on_host(parameter).to(wide) - before.to(wide))
+                self._note("update", name, shard_of(parameter).to("cpu", wide) - before.to(wide))
 
     def _parameters(self, optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
         for parameter in (each for group in getattr(optimizer, "param_groups", ()) for each in group["params"]):
@@ -225,17 +226,13 @@ def _clean(path: str) -> str:
     return ".".join(each for each in path.split(".") if each not in _WRAPPERS)
 
 
-def _on_host(tensor: torch.Tensor) -> torch.Tensor:
-    local: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return local.detach().to("cpu")
-
-
 def _drops(module: torch.nn.Module) -> bool:
     """Return True if the module itself may drop values: by its class, a rate of its own, or a child for a function."""
     kind: Any = torch.nn.modules.dropout._DropoutNd
     rates = [each for name, each in vars(module).items() if "drop" in name.lower() and isinstance(each, float)]
-    rates += [each.p for each in (module, *module.children()) if isinstance(each, kind)]
-    return any(rate > 0 for rate in rates)
+    parts: list[Any] = [module, *module.children()]
+    rates += [each.p for each in parts if isinstance(each, kind)]
+    return max(rates, default=0.0) > 0
 
 
 def unwrap(module: torch.nn.Module) -> torch.nn.Module:

@@ -132,6 +132,7 @@ def train(
     generator = torch.Generator().manual_seed(1)
     torch.manual_seed(7)
     snapshots = northbridge.Snapshots(folder, model, optimizer)
+    scaler = torch.amp.GradScaler(device, 1024.0, enabled=precision == torch.float16)
     for step in range(STEPS):
         drawn = doing.draw(generator)
         if step == other_batch:
@@ -146,8 +147,9 @@ def train(
             with torch.autocast(device, precision) if precision else nullcontext():
                 loss = doing.loss(model, batch)
             optimizer.zero_grad()
-            torch.autograd.backward(loss)
-            optimizer.step()
+            torch.autograd.backward(scaler.scale(loss))
+            scaler.step(optimizer)
+            scaler.update()
 
 
 def _signs(tensor: Tensor) -> Tensor:
@@ -159,12 +161,12 @@ class WrongBackward(torch.autograd.Function):
     """The identity, whose gradient is wrong by one percent."""
 
     @staticmethod
-    def forward(_ctx: Any, given: Tensor) -> Tensor:
+    def forward(ctx: Any, given: Tensor) -> Tensor:  # noqa: ARG004
         return given.clone()
 
     @staticmethod
-    def backward(_ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient * (1 + 1e-2 * _signs(gradient))
+    def backward(ctx: Any, *gradients: Any) -> Any:  # noqa: ARG004
+        return gradients[0] * (1 + 1e-2 * _signs(gradients[0]))
 
 
 def _replaced(path: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Plant:
@@ -310,6 +312,7 @@ RIGHT: dict[str, tuple[str, dict[str, Any]]] = {
     },
     "conv, bfloat16": ("conv", {"precision": torch.bfloat16}),
     "encoder, bfloat16": ("encoder", {"precision": torch.bfloat16}),
+    "encoder, float16": ("encoder", {"precision": torch.float16}),
     "bert": ("bert", {}),
     "unet": ("unet", {}),
 }
