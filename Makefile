@@ -4,9 +4,10 @@ PYTHON ?= $(FOUND)
 VENV := .venv
 RUN := $(VENV)/bin
 ENGINES := .engines
-# To compile all modules takes half of pip's time. Python compiles those that it imports, and .ready the others meanwhile.
 # TORCH_INDEX joins the indexes of pip's own settings. PIP_EXTRA_INDEX_URL would replace those of pip.conf.
-PIP = $(RUN)/pip install --disable-pip-version-check --no-compile -c constraints.txt $(addprefix --extra-index-url ,$(TORCH_INDEX))
+SOURCES = constraints.txt $(addprefix --extra-index-url ,$(TORCH_INDEX))
+# To compile all modules takes half of pip's time. Python compiles those that it imports, and .ready the others meanwhile.
+PIP = $(RUN)/pip install --disable-pip-version-check --no-compile -c $(SOURCES)
 # Of pip's lines, the large files, from 10 MB on: without any, minutes pass in silence.
 TELL = sed -un -E 's@%2B@+@; s@^ *(Downloading|Using cached) (.*/)?([^-/]*-[^-/]*)-.* \(([0-9]{2,}\.[0-9] MB)\)$$@  \3, \4@p'
 COMPILE := from northbridge_cpu_sim.build import extension, recipe; from northbridge_cpu_sim.settings import SimSettings; \
