@@ -53,6 +53,8 @@ def northbridge_backend() -> northbridge.Backend:
         },
         device_checks=northbridge.no("torchvulkan copies the CPU's tensors to the card by itself"),
         pinned_memory=northbridge.no("torchvulkan pins no memory"),
+        sharding=northbridge.no("torchvulkan has no streams, which FSDP2 needs"),
+        fsdp=northbridge.no("torchvulkan moves an emptied storage to the CPU"),
     )
     collective = northbridge.HostCollective()  # torchvulkan has no library
     return northbridge.Backend("vulkan", VulkanDevice(), collective, VulkanBridge(), claims)
