@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from northbridge.collective import Collective
+from northbridge.device import Device
 from northbridge.errors import ArgumentsError, UnsupportedError, WeightsDisagreeError
 from northbridge.host_collective.collective import HostCollective
 from northbridge.launch import process_group
@@ -91,6 +92,12 @@ class _MixedDDPMixin(_NamespaceMixin):
             )
         if self.num_processes > 1:
             reject_unsupported(self.backend, "sum_all_reduce", "broadcast")
+        if self._precision_asked() == "16-mixed" and type(self.backend.device).grad_scaler is not Device.grad_scaler:
+            raise UnsupportedError(
+                f"precision='16-mixed': {self.backend.name!r} has a gradient scaler of its own, which may wait for all"
+                " ranks. Fix: precision='bf16-mixed'",
+                capability="precision",
+            )
         super()._configure_launcher()
 
     def _meet(self, timeout: timedelta | None, store: Store | None = None) -> Store | None:

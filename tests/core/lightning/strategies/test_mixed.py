@@ -40,6 +40,7 @@ from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.strategies.gradients import Vendors
 from northbridge_conformance.runs.processes import reserve_port
 from northbridge_cpu_sim import ROUNDING_OPTIONS
+from northbridge_cpu_sim.device import SimDevice
 
 SCRIPT = Path(__file__).parent / "mixed_job.py"
 TRAINER, FABRIC = "lightning.pytorch", "lightning.fabric"
@@ -371,13 +372,20 @@ def test_which_jobs_have_the_cpu(namespace: Namespace, build: Build) -> None:
 
 
 @pytest.mark.usefixtures("chip")
-def test_what_a_mixed_job_cannot_run(namespace: Namespace, build: Build, claims: Claims) -> None:
+def test_what_a_mixed_job_cannot_run(
+    namespace: Namespace, build: Build, claims: Claims, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ours = importlib.import_module(namespace.home).MixedDDPStrategy
     other = "fabric" if namespace.is_trainer else "pytorch"
     foreign = importlib.import_module(f"northbridge.lightning.{other}").MixedDDPStrategy
 
     assert refusal(UnsupportedError, build, accelerator="cpu_sim", devices=2, strategy=ours(start_method="spawn")) == (
         "start_method='spawn': each node of a mixed job runs the script. Fix: leave it out"
+    )
+    monkeypatch.setattr(SimDevice, "grad_scaler", lambda _: torch.amp.GradScaler("cpu_sim"), raising=False)
+    assert refusal(UnsupportedError, build, accelerator="cpu_sim", strategy="ddp_mixed", precision="16-mixed") == (
+        "precision='16-mixed': 'cpu_sim' has a gradient scaler of its own, which may wait for all ranks. Fix:"
+        " precision='bf16-mixed'"
     )
     claims(bfloat16=no("it has none"))
     with pytest.raises(UnsupportedError, match=r"bf16-mixed.*it has none"):
