@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.futures import Future
 
 from northbridge.backend import Backend
+from northbridge.collective import Collective
 from northbridge.errors import ArgumentsError
 from northbridge.host_collective.collective import HostCollective
 from northbridge.host_collective.copies import HostBuffers, HostCall
@@ -57,17 +58,21 @@ class Vendors:
         return sum(weights[name] for name in self.names) / weights[self.names[self.leader]]
 
 
+def library_of(backend: Backend) -> Collective | None:
+    """Return the vendor's communication library; None if the chip has none."""
+    return None if isinstance(backend.collective, HostCollective) else backend.collective
+
+
 def find_vendors(backend: Backend, device: torch.device, timeout: timedelta | None) -> Vendors:
     """Tell the other ranks what this one trains on, and make its groups; all ranks call it.
 
     Ranks without a library of their vendor's, such as the CPU's, are leaders, each of them. Raises
     :class:`CollectiveError` if a library does not sum.
     """
-    rank, library = dist.get_rank(), backend.collective
+    rank, library = dist.get_rank(), library_of(backend)
     make_group: Any = dist.new_group  # its types allow a number for ranks that are not in the group
-    has_library = library is not None and not isinstance(library, HostCollective)
     facts: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(facts, (backend.name, has_library))
+    dist.all_gather_object(facts, (backend.name, library is not None))
     leaders = [each for each, fact in enumerate(facts) if not fact[1] or facts.index(fact) == each]
     leader, inner = rank, None
     for first in leaders:

@@ -21,7 +21,7 @@ from northbridge.host_collective.collective import HostCollective
 from northbridge.launch import process_group
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins.containers import values_in
-from northbridge.lightning.strategies.gradients import GradientMean, Vendors, find_vendors
+from northbridge.lightning.strategies.gradients import GradientMean, Vendors, find_vendors, library_of
 from northbridge.lightning.strategies.replicas import Distance, parameters_of, synchronize
 from northbridge.lightning.strategies.unsupported import reject_to_add_sparse_gradients, reject_unsupported
 from northbridge.process_record import logger
@@ -90,7 +90,7 @@ class _MixedDDPMixin(_NamespaceMixin):
                 f"start_method={self._start_method!r}: each node of a mixed job runs the script. Fix: leave it out",
                 capability="strategy",
             )
-        if self.num_processes > 1:
+        if self.num_processes > 1 and library_of(self.backend) is not None:
             reject_unsupported(self.backend, "sum_all_reduce", "broadcast")
         if self._precision_asked() == "16-mixed" and type(self.backend.device).grad_scaler is not Device.grad_scaler:
             raise UnsupportedError(

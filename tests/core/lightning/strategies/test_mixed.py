@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from tests.core.broken_plugins import write_distribution
-from tests.core.conftest import VENDORS
+from tests.core.conftest import VENDORS, Install
 from tests.core.lightning.conftest import Build, Claims, refusal
 from tests.core.lightning.strategies.mixed_job import (
     BATCH,
@@ -167,6 +167,18 @@ def test_ranks_have_the_weights_of_one_process(
     assert found[0]["weights"] == pytest.approx(weights, abs=1e-6)
     assert found[0]["loss"] == pytest.approx(loss, abs=1e-5)
     assert ranks != 2 or found[0]["steps"] == STEPS
+
+
+@pytest.mark.parametrize("alone", ["", "1"], ids=["HostCollective", "None"])
+def test_chips_without_a_library_train(run: Callable[..., Any], install: Install, alone: str) -> None:
+    """Each of their ranks is one of those that add up over Gloo."""
+    path = install("hosted").environ()["PYTHONPATH"]
+
+    jobs = run(("hosted", "hpu"), devices=2, epochs=4, environ={"PYTHONPATH": path, "HOSTED_ALONE": alone})
+
+    found = [each[TRAINER]["weights"] for each in jobs]
+    assert found == [found[0]] * 4
+    assert found[0] == pytest.approx(train_alone(4, 4)[0], abs=1e-6)
 
 
 def test_every_namespace_trains_alike(run: Callable[..., Any]) -> None:
