@@ -155,7 +155,8 @@ class _MixedDDPMixin(_NamespaceMixin):
             logger.info(
                 "step %d: the farthest rank, %d, was %.1e from rank 0, in %r", step, found.rank, found.value, name
             )
-        for each in getattr(self._trainer_of_fit(), "loggers", ()):
+        trainer = self._attached_trainer if self.namespace.is_trainer else None
+        for each in () if trainer is None else trainer.loggers:
             each.log_metrics({"distance_of_replicas": found.value}, step=step)
         if found.value > self.tolerance:
             raise WeightsDisagreeError(self._say(found, name), ranks=(found.rank,))
@@ -165,11 +166,8 @@ class _MixedDDPMixin(_NamespaceMixin):
         return (
             f"rank {found.rank} ({self._vendors[1].names[found.rank]}) is {found.value:.1e} from rank 0 in {name!r} at"
             f" step {self._all_steps}, above tolerance={self.tolerance:g}. Fix: a smaller sync_every=; if it stays,"
-            " suspect that chip's optimizer step"
+            " compare the chips by `northbridge diff`"
         )
-
-    def _trainer_of_fit(self) -> Any:
-        return self._attached_trainer if self.namespace.is_trainer else None
 
     def _synchronize_all(self) -> None:
         for optimizer in [each for each, steps in self._steps.items() if steps]:
