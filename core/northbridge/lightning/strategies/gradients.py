@@ -24,6 +24,8 @@ from northbridge.errors import ArgumentsError
 from northbridge.host_collective.collective import HostCollective
 from northbridge.host_collective.copies import HostBuffers, HostCall
 
+_END_SECONDS = 2.0
+
 
 @dataclass(frozen=True)
 class Vendors:
@@ -139,8 +141,12 @@ class GradientMean:
         return reduced
 
     def end(self) -> None:
-        """End the thread."""
+        """End the thread, unless it hangs in a call."""
         self._queue.put(None)
+        if self._thread is not None:
+            # A thread that lets go of torch's objects while the interpreter ends would abort the process.
+            self._thread.join(_END_SECONDS)
+            self._thread = None
 
     def _run(self) -> None:
         under_way: list[_Bucket] = []
