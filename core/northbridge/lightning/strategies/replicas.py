@@ -122,10 +122,11 @@ def _largest(parameters: Sequence[Tensor], apart: Sequence[float], norms: Sequen
     typical = math.sqrt(sum(norm**2 for norm, _ in finite) / numbers) if numbers else 0.0
     worst, place = 0.0, 0
     for number, (parameter, difference, norm) in enumerate(zip(parameters, apart, norms, strict=True)):
-        least = _SMALLEST * typical * math.sqrt(parameter.numel())
-        # Not finite on one rank alone, or apart from zeros: as far as can be.
-        distance = difference / max(norm, least) if difference and max(norm, least) else difference and math.inf
-        distance = distance if math.isfinite(distance) else math.inf
+        if difference == 0:
+            continue
+        scale = max(norm, _SMALLEST * typical * math.sqrt(parameter.numel()))
+        distance = difference / scale if scale else math.inf
+        distance = distance if math.isfinite(distance) else math.inf  # NaN or infinity on one of the ranks alone
         if distance > worst:
             worst, place = distance, number
     facts = _gather([worst, float(place)], torch.float64)
