@@ -152,6 +152,7 @@ def start(launcher: str, rank: int) -> int:
     """Fork a process with the variables of a rank, and return its number."""
     child = os.fork()
     if child == 0:
+        status = 1
         try:
             os.environ.update(variables(launcher, rank))
             train(launcher)
