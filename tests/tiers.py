@@ -124,6 +124,7 @@ tests/faults/ standard
 tests/docs/ standard
     fast test_pages.py
     standard test_pages.py::test_a_wrong_contract test_pages.py::test_every_claim
+    full test_pages.py::test_a_difference
     full test_errors_page.py::test_the_message_shown_is_the_one_produced
     full test_samples.py::test_the_samples_of_a_page_do_what_it_says
     full test_samples.py::test_a_command_prints_what_is_shown
