@@ -80,7 +80,9 @@ def _sketch(numbers: torch.Tensor) -> torch.Tensor:
     rows = numbers.numel() // SKETCH
     sums = torch.zeros(SKETCH, dtype=torch.float64)
     sums[: numbers.numel() % SKETCH] = numbers[rows * SKETCH :].double()
-    for number, block in enumerate(torch.split(numbers[: rows * SKETCH].view(rows, SKETCH), _BLOCK)):
+    table = numbers[: rows * SKETCH].view(rows, SKETCH)
+    for number, start in enumerate(range(0, rows, _BLOCK)):
+        block = table[start : start + _BLOCK]
         sums += float(signs[number % _BLOCK]) * torch.mv(block.t(), signs[: len(block)]).double()
     return sums
 

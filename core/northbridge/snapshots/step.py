@@ -46,6 +46,7 @@ class StepRecording:
         states = [torch.get_rng_state]
         if device.type not in ("cpu", "meta") and hasattr(torch.get_device_module(device), "get_rng_state"):
             states.append(partial(torch.get_device_module(device).get_rng_state, device))
+        self._places = torch.empty(0)
         self._random_states: list[Callable[[], torch.Tensor]] = states
         self.lines[0]["random"] = self._random()
 
@@ -163,7 +164,9 @@ class StepRecording:
 
     def _random(self) -> int:
         states = torch.cat([state().cpu().to(torch.int64) for state in self._random_states])
-        return int(torch.dot(states, torch.arange(1, len(states) + 1))) & 0xFFFFFFFF
+        if len(self._places) != len(states):
+            self._places = torch.arange(1, len(states) + 1)
+        return int(torch.dot(states, self._places)) & 0xFFFFFFFF
 
     def _before_update(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the gradients now, or after the closure, in which Lightning does the whole step."""
