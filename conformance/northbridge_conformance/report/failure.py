@@ -9,7 +9,7 @@ _MOST_CHARACTERS = 240
 
 _MARK = re.compile(r"E(?: +|$)")
 _DETAIL = re.compile(r"[-+?]( |$)|Use -v|At index|Full diff|Left contains|Right contains|Omitting|Differing items")
-_NAMED = re.compile(r"assert False\n\+ +where False = (.+)")
+_FALSE = re.compile(r"^ +(assert .+(?:\n .+)*)\nE +assert False$", re.MULTILINE)
 _EQUAL = re.compile(r"assert (.+) == (.+)")
 _CLASS = re.compile(r"(?:\w+\.)*(\w+): ")
 
@@ -19,10 +19,10 @@ def say_plainly(evidence: str) -> str:
 
     Of evidence without pytest's marks, such as the output of a process that died, return the first line and the last.
     """
+    evidence = _FALSE.sub(lambda found: f"E   {' '.join(found[1].split())}", evidence)  # the line says more
     lines = [line for line in evidence.splitlines() if line.strip()]
     marked = [_MARK.sub("", line).strip() for line in lines if _MARK.match(line)]
-    whole = _NAMED.sub(r"assert \1", "\n".join(marked)).splitlines()
-    said = [_reword(line) for line in whole if line and not _DETAIL.match(line)][:_MOST_LINES]
+    said = [_reword(line) for line in marked if line and not _DETAIL.match(line)][:_MOST_LINES]
     if not said:
         said = lines if len(lines) <= _MOST_LINES else [lines[0], "…", *lines[2 - _MOST_LINES :]]
     return "\n".join(map(_cut, said))
