@@ -30,6 +30,7 @@ class RgpuBridge(northbridge.Bridge):
 
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
+    replaced = northbridge.no("FSDP replaces a parameter's data, which rgpu's tensors cannot be")
     fused = northbridge.no("torch calls one fused kernel for it on every renamed device, and rgpu has none")
     claims = northbridge.Capabilities.of_level(
         "C2",
@@ -38,6 +39,8 @@ def northbridge_backend() -> northbridge.Backend:
         memory_stats=northbridge.no("rgpu counts no memory"),
         pinned_memory=northbridge.no("rgpu has no allocator for it"),
         device_checks=northbridge.no("rgpu sends the CPU's tensors to its server by itself"),
+        sharding=replaced,
+        fsdp=replaced,
         operators={
             **dict.fromkeys(("lstm", "lstm_cell", "gru", "gru_cell"), fused),
             "allclose": northbridge.no("rgpu reads no number of a tensor's metadata"),
