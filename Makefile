@@ -19,7 +19,7 @@ FOLDERS := . conformance backends/cpu_sim backends/hpu backends/npu backends/sda
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all chips engines conformance ops zoo soak real gpu gpu-wheels check mypy pyright bench docs shown matrix compat contract-npu clean
+.PHONY: help setup demo test test-fast test-all chips engines conformance ops zoo soak real gpu gpu-wheels check mypy pyright bench reference docs shown matrix compat contract-npu clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -53,7 +53,7 @@ ops: setup ## compare all of torch's operators and layers on the simulated chip 
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@$(RUN)/python -m tests.ops
 
-zoo: setup chips engines ## train models that people train on three simulated chips and on the CPU; writes docs/reports/zoo.md
+zoo: setup chips engines ## train models that people train on three simulated chips and on the CPU; writes tests/zoo/models.md
 	@echo "make zoo: about 6 minutes on 2 busy cores; a sample of it is in make test-all"
 	@$(RUN)/python -m tests.zoo
 
@@ -92,30 +92,33 @@ mypy: setup
 pyright: setup
 	$(RUN)/pyright --project . # and not the configuration of a folder above
 
-bench: setup engines ## measure against the CPU and Gloo; writes bench/report.json and docs/measured.md, and its picture
+bench: setup engines ## measure against the CPU and Gloo; writes bench/report.json and bench/figures.md, and docs/measured.md
 	@echo "make bench: measuring, about 20 minutes on 2 cores; leave the machine alone meanwhile. GO_ON=1 goes on with a run that was stopped"
 	@$(RUN)/python -m bench $(if $(GO_ON),--go-on)
+
+reference: setup ## write the pages about commands and variables from the code
+	@$(RUN)/python docs/scripts/reference.py
 
 docs: setup ## build the site into site/
 	@echo "make docs: building the site into site/"
 	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet
 	@echo "to read it: python3 -m http.server --directory site"
 
-contract-npu: setup ## compare the contract of npu with a wheel of torch_npu: WHEEL=torch-npu==2.13.0; writes docs/reports/npu-contract.md
-	@$(RUN)/python -m tools.contract npu $(or $(WHEEL),torch-npu==2.14.0) > docs/reports/npu-contract.md
+contract-npu: setup ## compare the contract of npu with a wheel of torch_npu: WHEEL=torch-npu==2.13.0; writes backends/npu/contract-report.md
+	@$(RUN)/python -m tools.contract npu $(or $(WHEEL),torch-npu==2.14.0) > backends/npu/contract-report.md
 
-shown: setup chips ## run what docs/shown shows on the simulated chips again: doctor, hang, a report of conformance
+shown: setup chips ## run again what pages show of simulated chips: doctor, hang, a report of conformance
 	@echo "make shown: about 3 minutes on 2 busy cores"
 	@$(RUN)/python docs/scripts/shown.py
 
-matrix: setup ## train on every Lightning release that is supported; writes docs/matrix.md
+matrix: setup ## train on every Lightning release that is supported; writes tests/matrix/results.md
 	@echo "make matrix: 18 rows of 16 trainings each, about 40 minutes on 2 cores; a few MB a row"
 	@$(RUN)/python -m tests.matrix
 
 # A release in PYTHON is what is tried; .venv stays Python 3.11's.
 compat: WANTED := $(if $(TORCH),torch $(TORCH),$(if $(filter 3.%,$(PYTHON)),Python $(PYTHON)))
 compat: override PYTHON := $(if $(filter 3.%,$(PYTHON)),$(FOUND),$(PYTHON))
-compat: setup ## try another torch or another Python: TORCH=2.15.0 or PYTHON=3.13; writes docs/compat.md
+compat: setup ## try another torch or another Python: TORCH=2.15.0 or PYTHON=3.13; writes tests/compat/results.md
 	@echo "make compat: an environment apart in .compat, 6 GB where torch brings CUDA's libraries, then 10 to 50 minutes on 2 cores"
 	@$(RUN)/python -m tests.compat $(WANTED)
 

@@ -1,7 +1,7 @@
 """``python -m bench [--quick] [--only NAME …] [--go-on]``: measure, write ``bench/report.json``, and print a table.
 
 What is measured is written at once, and ``--go-on`` adds to it. Where every row was measured, and not quickly,
-``docs/measured.md`` is written and its picture drawn too.
+``bench/figures.md`` and ``docs/measured.md`` are written and its picture drawn too.
 
 Exit codes: 0 every goal is met, or it is known why not; 1 one is missed; 2 wrong usage; 3 something could not be
 measured; 130 Ctrl-C.

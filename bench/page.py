@@ -1,25 +1,52 @@
-"""``python -m bench.page``: write ``docs/measured.md`` of ``bench/report.json``, and draw its picture."""
+"""``python -m bench.page``: write the pages of ``bench/report.json``, and draw its picture."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
+from tests.docs.page import write_parts
+
 from bench.child import ROOT
 from bench.plot import PICTURE, draw
 from bench.recorded import Recorded, Report, ReportFileError, read
 from bench.table import amount
 
-PAGE = ROOT / "docs" / "measured.md"
+PAGE = ROOT / "bench" / "figures.md"
+"""Every figure."""
+
+SHORT = ROOT / "docs" / "measured.md"
+"""The page of the site, whose table has some of them."""
+
+SHOWN = [
+    "op-add-4",
+    "step-mlp",
+    "step-convnet",
+    "step-transformer",
+    "step-ddp",
+    "step-fsdp2",
+    "all-reduce-1mib",
+    "step-hpu",
+    "step-sdaa",
+    "trainer",
+    "memory",
+    "recompilation-watch",
+    "strategy",
+    "autoload",
+    "list",
+    "ranks-memory",
+    "compile",
+]
+"""The figures that the page of the site shows."""
 
 BEFORE = ROOT / "bench" / "before.json"
 """The report of an earlier commit, whose rows are shown beside those of the same machine."""
 
-_HEAD = """# What it costs
+_HEAD = """# Every figure of `make bench`
 
 Written by `make bench`. Figures are medians of interleaved runs, so that background load hits both sides, which have as
 many threads. The 95 % interval of the median is found by the bootstrap. A goal is met if the lower end of the interval
-is at or below it. A figure without a goal is for information. CONTRIBUTING.md has the times of the tests.
+is at or below it. A figure without a goal is for information. [What it costs](../docs/measured.md) has a choice.
 """
 
 _COLUMNS = ("median", "95 % interval", "quartiles", "goal", "medians of the sides")
@@ -39,7 +66,7 @@ def text(report: Report, before: Report | None = None) -> str:
             _HEAD,
             f"Measured on {report.surroundings}.{earlier}",
             "",
-            f"![Every ratio, with its interval, quartiles and goal; the table has the same figures]({PICTURE.name})",
+            f"![Every ratio, with its interval, quartiles and goal](../docs/{PICTURE.name})",
             "",
             f"| {' | '.join(heads)} |",
             "|---" * len(heads) + "|",
@@ -50,6 +77,23 @@ def text(report: Report, before: Report | None = None) -> str:
             "",
         ]
     )
+
+
+def table(report: Report) -> str:
+    """Return when and where it was measured, and a row for each figure of ``SHOWN`` that ``report`` has."""
+    shown = [report.figures[name] for name in SHOWN if name in report.figures]
+    rows = [
+        f"| {each.what} | {amount(each.value, each.unit)} | {amount(each.lower, each.unit)} –"
+        f" {amount(each.upper, each.unit)} | {_goal(each)} |"
+        for each in shown
+    ]
+    head = ["| what | median | 95 % interval | goal |", "|---|---|---|---|"]
+    return "\n".join([f"Measured on {report.surroundings}.", "", *head, *rows])
+
+
+def _goal(each: Recorded) -> str:
+    goal = "" if each.goal is None else f"≤ {amount(each.goal, each.unit)}"
+    return f"{goal} (missed)" if each.verdict.lower().startswith("missed") else goal
 
 
 def _row(each: Recorded, earlier: Sequence[str]) -> str:
@@ -74,6 +118,7 @@ def show(report: Report) -> None:
     """Write the page and its picture. Raises :class:`ReportFileError` where there is nothing to draw."""
     draw(report)
     PAGE.write_text(text(report, read(BEFORE) if BEFORE.exists() else None))
+    write_parts(SHORT, table(report))
 
 
 def main() -> int:

@@ -307,7 +307,8 @@ for name in sys.argv[1:]:
 """
 LEVELS = "from northbridge.conformance.levels import C0"
 NO_QUANTIZER = (
-    "float8 inference needs a quantizer, and no installed backend has one. Fix: docs/float8.md#inference has the line"
+    "float8 inference needs a quantizer, and no installed backend has one. Fix: install a backend that announces one in"
+    " the entry-point group 'northbridge.float8_inference'"
 )
 NO_SUITE = "the conformance suite is not installed. Fix: in a clone of Northbridge, pip install . ./conformance"
 

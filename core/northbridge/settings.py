@@ -169,16 +169,25 @@ class CoreSettings(Settings):
         default=frozenset(),
         description="1 (all), or names of backends with commas between",
     )
+    """Switches these backends off."""
+
     simulate: Annotated[str | None, pydantic.BeforeValidator(_name)] = pydantic.Field(
         default=None, description="the name of one simulated backend"
     )
+    """Simulates the backend: `auto` chooses it, and stand-ins replace the vendor's software."""
+
     detect_timeout: float = pydantic.Field(
         default=20.0, gt=0, le=3600, description="a number of seconds above 0 and up to 3600"
     )
+    """Limits the time in which a backend counts its devices."""
+
     flight_recorder: Path | None = pydantic.Field(default=None, description="the path of a folder")
+    """Lets each rank record its last collectives there."""
+
     flight_recorder_calls: int = pydantic.Field(
         default=2000, ge=10, le=1_000_000, description="a whole number from 10 to 1000000"
     )
+    """Is how many calls a rank keeps at least."""
 
     def disables(self, name: str) -> bool:
         """Return True if ``NORTHBRIDGE_DISABLE`` disables the backend ``name``."""

@@ -1,4 +1,4 @@
-"""Write docs/float8-errors.md: the errors of Intel Neural Compressor's scale methods, against float64.
+"""Write backends/hpu/float8-errors.md: the errors of Intel Neural Compressor's scale methods, against float64.
 
     PYTHONPATH=.engines .venv/bin/python docs/scripts/float8_errors.py
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "float8-errors.md"
+PAGE = ROOT / "backends" / "hpu" / "float8-errors.md"
 METHODS = (
     "unit_scale",
     "hw_aligned_single_scale",
@@ -38,8 +38,8 @@ TOP = """# Errors of float8 inference
 
 Each number is the norm of the error of a model's outputs, relative to float64. The model is two linear layers
 with a ReLU between them, of 128 features, and starts as `torch.nn.Linear` does. Its inputs are normally
-distributed, times the size in the column's head. [Intel Neural Compressor](float8.md#inference) measures and
-quantizes it by the method of the row.
+distributed, times the size in the column's head. [Intel Neural Compressor](../../docs/precision.md#float8-inference)
+measures and quantizes it by the method of the row.
 """
 END = """
 The CPU quantizes and dequantizes (QDQ), and multiplies in float32. A dash means that the library does not offer the

@@ -1,4 +1,4 @@
-"""Write the outputs in docs/shown with the commands that the pages name, on simulated chips: ``make shown``."""
+"""Write the outputs that pages show, and the report in docs/shown, on simulated chips: ``make shown``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rich.console import Console
-from rich.terminal_theme import MONOKAI
-from rich.text import Text
+DOCS = Path(__file__).parents[1]
+sys.path.insert(0, str(DOCS.parent))
 
-SHOWN = Path(__file__).parents[1] / "shown"
+from tests.docs.page import write_parts  # noqa: E402 - the folder above is not on the path of a script
+
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
 WIDTH = 80
 WAITING = "wait_for"  # where rank 2 stands, which the recorder sees some seconds after its last call
@@ -27,25 +26,24 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         modules = {"NORTHBRIDGE_SIMULATE": "hpu", "HABANA_VISIBLE_MODULES": "0,3,9"}
         report = ask(folder, "doctor", "hpu", **modules)
-        write("doctor", report)
-        write("doctor_end", "\n\n".join(report.rstrip().split("\n\n")[-2:]))
-        write("hang", hang(folder))
+        write("doctor.md", "\n\n".join(report.rstrip().split("\n\n")[-2:]))
+        write("hang.md", hang(folder))
         ask(folder, "conformance", "hpu", "--level", "C0", "--out", "report", NORTHBRIDGE_SIMULATE="hpu")
-        shutil.copy(Path(folder, "report", "report.json"), SHOWN)
+        shutil.copy(Path(folder, "report", "report.json"), DOCS / "shown")
 
 
 def ask(folder: str, *arguments: str, **environ: str) -> str:
-    """Return the output of the command, with its colours."""
-    coloured = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(WIDTH), **environ}
+    """Return the output of the command."""
+    narrow = {**os.environ, "COLUMNS": str(WIDTH), **environ}
     done = subprocess.run(
-        [NORTHBRIDGE, *arguments], cwd=folder, env=coloured, capture_output=True, text=True, check=False
+        [NORTHBRIDGE, *arguments], cwd=folder, env=narrow, capture_output=True, text=True, check=False
     )
     return done.stdout
 
 
 def hang(folder: str) -> str:
     """Return the output of ``northbridge hang`` for a run while it hangs, and end the run."""
-    script = Path(shutil.copy(Path(__file__).with_name("stuck.py"), Path(folder, "train.py")))
+    script = Path(shutil.copy(Path(__file__).with_name("stuck.py"), folder))
     run = subprocess.Popen(
         [sys.executable, script.name],
         cwd=folder,
@@ -64,15 +62,10 @@ def hang(folder: str) -> str:
         os.killpg(run.pid, signal.SIGKILL)
 
 
-def write(name: str, output: str) -> None:
-    """Write ``output`` as HTML that a page includes."""
-    console = Console(record=True, file=StringIO(), width=WIDTH, color_system="standard", force_terminal=True)
-    for line in output.splitlines():
-        text = Text.from_ansi(line)
-        text.rstrip()
-        console.print(text, soft_wrap=True)
-    code = console.export_html(theme=MONOKAI, code_format="{code}", inline_styles=True)
-    (SHOWN / f"_{name}.html").write_text(f'<pre class="terminal" tabindex="0">{code.rstrip()}</pre>\n')
+def write(page: str, output: str) -> None:
+    """Write ``output`` into the place of the page."""
+    lines = "\n".join(line.rstrip() for line in output.strip().splitlines())
+    write_parts(DOCS / page, f"```text\n{lines}\n```")
 
 
 if __name__ == "__main__":

@@ -79,14 +79,21 @@ def test_the_command_writes_the_page_and_its_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(page, "read", lambda *_: read(tmp_path / "report.json"))
-    monkeypatch.setattr(page, "PAGE", tmp_path / "measured.md")
+    monkeypatch.setattr(page, "PAGE", tmp_path / "figures.md")
+    monkeypatch.setattr(page, "SHORT", tmp_path / "measured.md")
+    monkeypatch.setattr(page, "SHOWN", ["0", "gone"])
+    (tmp_path / "measured.md").write_text("# Costs\n\n<!-- written -->\nold\n<!-- end -->\n")
     monkeypatch.setattr(page, "draw", lambda _: (tmp_path / "measured.svg").touch())
 
     assert page.main() == 2
     assert "report.json: measure first, by make bench" in capsys.readouterr().err
     written(tmp_path, figure(1.0))
     assert page.main() == 0
-    assert "(measured.svg)" in (tmp_path / "measured.md").read_text()
+    assert "(../docs/measured.svg)" in (tmp_path / "figures.md").read_text()
+    assert (
+        "\n| sorting: ours ÷ theirs | 1.000 × | 1.000 × – 1.000 × | ≤ 1.050 × |\n\n<!-- end -->"
+        in (tmp_path / "measured.md").read_text()
+    )
     assert (tmp_path / "measured.svg").exists()
 
 

@@ -1,4 +1,4 @@
-"""``make compat TORCH=2.15.0`` or ``PYTHON=3.13``: run tests with another torch or Python; write docs/compat.md.
+"""``make compat TORCH=2.15.0`` or ``PYTHON=3.13``: run tests with another torch or Python, and write results.md here.
 
 ``python -m tests.compat torch RELEASE`` makes an environment apart, once, runs the suites in it, and replaces the
 release's section of the page; ``python -m tests.compat Python RELEASE`` does the same. Exit codes: 0 all passed; 1 some
@@ -247,7 +247,7 @@ def read(title: str, report: str) -> Outcome:
 
 # --- The page
 
-PAGE = ROOT / "docs" / "compat.md"
+PAGE = Path(__file__).with_name("results.md")
 _SECTION = "\n## "
 _LOOK = (
     "import platform, torch, lightning;"

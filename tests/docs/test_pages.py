@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import fields
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from tests.core.command import northbridge
@@ -23,14 +24,14 @@ from northbridge_conformance.levels import LEVELS
 from northbridge_conformance.runner.supervisor import plan
 from northbridge_conformance.verdict import Verdict
 
-# --- README.md: the table of chips
+# --- README.md and docs/compat.md: the tables of chips
 
 URL = re.compile(r"https://\S+")
 
 
 def table() -> dict[str, dict[str, str]]:
     """Return the table of chips: for each chip the cells of its column, by the row's first cell."""
-    lines = PAGES["README.md"].read_text().partition("## The chips")[2].splitlines()
+    lines = PAGES["docs/compat.md"].read_text().partition("## Chips")[2].splitlines()
     header, _, *rows = [
         [cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[: lines.index("", 7)] if "|" in line
     ]
@@ -44,13 +45,23 @@ def without_source(cells: dict[str, str]) -> list[str]:
 
 
 def test_the_table_has_a_column_for_each_chip() -> None:
-    assert set(table()) == {folder.name for folder in (ROOT / "backends").iterdir()}
-    assert all({"works", "unknown"} <= set(cells) for cells in table().values())
+    there = {entry.name for entry in entry_points(group="northbridge.distributions")}
+    rows = re.findall(r"^\| \[.+?\]\(docs/\S+\.md\), `(\w+)` \|", PAGES["README.md"].read_text(), flags=re.M)
+
+    assert set(table()) == set(rows) == there
 
 
 def test_an_unknown_of_hpu_names_its_source() -> None:
     assert without_source(table()["hpu"]) == []
     assert without_source({"graphs": "Unknown", "unknown": "float8"}) == ["graphs", "unknown"]
+
+
+def test_readmes_numbers_are_those_of_the_measurement() -> None:
+    shown = re.findall(r"\*\*([\d.]+) (?:ms|times)\*\*", PAGES["README.md"].read_text())
+    measured = re.findall(r"^\| .+? \| ([\d.]+) ", PAGES["docs/measured.md"].read_text(), flags=re.M)
+
+    assert len(shown) == 3
+    assert [each for each in shown if each not in [f"{float(one):g}" for one in measured]] == []
 
 
 def test_sdaa_denies_what_it_does_not_have() -> None:
@@ -83,7 +94,8 @@ def test_a_wrong_contract_is_told_as_the_page_shows(install: Install, without_li
 
 
 def test_a_hang_is_told_as_the_page_shows(tmp_path: Path) -> None:
-    (shown,) = re.findall(r"```text\n(4 of 4 ranks .*?)```", PAGES["docs/hang.md"].read_text(), flags=re.S)
+    page = PAGES["docs/hang.md"].read_text()
+    shown, _ = re.findall(r"```text\n(4 of 4 ranks .*?)```", page, flags=re.S)
     group = group_record(ranks=[0, 1, 2, 3])
     before = place_record(("__main__", "train.py", 40, "training_step"))
     gathers = [
@@ -106,6 +118,7 @@ def test_a_hang_is_told_as_the_page_shows(tmp_path: Path) -> None:
 
     assert shows(run.stdout, shown), run.stdout
     assert run.exit_code == 1
+    assert (ROOT / "docs" / "scripts" / "stuck.py").read_text() in page
 
 
 # --- docs/first-difference.md
@@ -143,9 +156,9 @@ def test_the_page_says_of_each_claim_what_its_denial_does() -> None:
 PAGE = "docs/prove-your-backend.md"
 
 
-def rows(first: str) -> dict[str, str]:
+def rows(first: str, page: str = PAGE) -> dict[str, str]:
     """Return the rows of the page's tables whose first cell fits ``first``: the rest of the line by that cell."""
-    return dict(re.findall(rf"^\| ({first}) \|(.*)\|$", PAGES[PAGE].read_text(), flags=re.M))
+    return dict(re.findall(rf"^\| ({first}) \|(.*)\|$", (ROOT / page).read_text(), flags=re.M))
 
 
 def test_every_level_stands_there_with_the_claims_that_it_takes() -> None:
@@ -163,7 +176,7 @@ def test_every_claim_stands_there_with_what_tests_it(tmp_path: Path) -> None:
             shown[claim].add(test.id.rpartition("/")[0])
 
     found = {}
-    for claim, cell in rows("`[a-z_0-9]+`").items():
+    for claim, cell in rows("`[a-z_0-9]+`", "conformance/claims.md").items():
         levels = dict(re.findall(r"(C\d): ([\w, ]+\w)", cell))
         found[claim.strip("`")] = {
             f"{level}/{suite}" for level, suites in levels.items() for suite in suites.split(", ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import sys
 import zlib
 from pathlib import Path
 
@@ -18,6 +19,11 @@ import northbridge
 from northbridge.lightning.classes import COMBINATIONS
 from northbridge.lightning.namespaces import NAMESPACES
 from northbridge_conformance.levels import LEVELS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]  # Python 3.10 alone has it
 
 PUBLIC = {
     *(f"northbridge.{name}" for name in northbridge.__all__),
@@ -65,3 +71,36 @@ def test_reference_has_every_public_name(site: Path) -> None:
     inventory = zlib.decompress((site / "objects.inv").read_bytes().split(b"\n", 4)[4]).decode()
 
     assert PUBLIC - {line.partition(" ")[0] for line in inventory.splitlines()} == set()
+
+
+def test_an_old_address_leads_to_the_section(site: Path) -> None:
+    """Each former page leads on, and the section that it names is there."""
+    moved = runpy.run_path(str(ROOT / "docs" / "scripts" / "site_pages.py"))["MOVED"]
+    for old, new in moved.items():
+        page, _, section = new.partition("#")
+        folder = site / old.removesuffix(".md").removesuffix("index")
+        (to,) = re.findall(r"url=(\S+?)\">", (folder / "index.html").read_text())
+        there = (folder / to.partition("#")[0] / "index.html").resolve()
+
+        assert there == (site / page.removesuffix(".md") / "index.html").resolve()
+        assert not section or f'id="{section}"' in there.read_text(), old
+
+
+def test_addresses_come_from_one_setting() -> None:
+    """Without an address, no page and no distribution has one."""
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["northbridge"]
+    wanted = {"Repository": told["repository"], "Documentation": told["site"]}
+
+    for file in (
+        ROOT / "pyproject.toml",
+        ROOT / "conformance" / "pyproject.toml",
+        *ROOT.glob("backends/*/pyproject.toml"),
+    ):
+        urls = tomllib.loads(file.read_text())["project"].get("urls", {})
+        assert urls == {name: url for name, url in wanted.items() if url}, file
+
+
+def test_no_page_waits_for_an_include() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+
+    assert [str(page) for page in pages if "--8<--" in page.read_text()] == []

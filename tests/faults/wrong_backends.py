@@ -1,6 +1,6 @@
 """Run on each backend that is wrong on purpose the test that ought to catch it, and on their right parent all of those.
 
-``python -m tests.faults.wrong_backends`` writes docs/reports/wrong-backends.md, which is a record of one run. With
+``python -m tests.faults.wrong_backends`` writes tests/faults/wrong-backends.md, which is a record of one run. With
 ``--rounding``, the chip rounds as real ones do, by all options of rounding, and no page is written.
 """
 
@@ -39,7 +39,7 @@ print(json.dumps({{name: {{each: [claims[each].answer, claims[each].reason] for 
 """
 
 VENDOR = Path(__file__).parents[1] / "vendors" / "wrong"
-PAGE = Path(__file__).parents[2] / "docs" / "reports" / "wrong-backends.md"
+PAGE = Path(__file__).with_name("wrong-backends.md")
 PARENT = "right"
 STEP_BY_STEP = "tests.faults.step_by_step"
 _SIDE_BY_SIDE = 2

@@ -1,4 +1,4 @@
-"""``make matrix``: train on every supported release of Lightning, and write docs/matrix.md.
+"""``make matrix``: train on every supported release of Lightning, and write tests/matrix/results.md.
 
 ``python -m tests.matrix --again`` runs the rows that failed on the page or are not there, and keeps the others.
 """
@@ -23,7 +23,7 @@ from northbridge_conformance.runs.scenario import Scenario, reference
 from northbridge_conformance.tests.lightning.precision import train_mixed
 from northbridge_conformance.tests.lightning.training import train
 
-PAGE = ROOT / "docs" / "matrix.md"
+PAGE = Path(__file__).with_name("results.md")
 CACHE = ROOT / ".cache" / "matrix"
 
 PUBLISHED = (

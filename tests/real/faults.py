@@ -1,6 +1,6 @@
 """What a real device lacks and does wrong, because of which its plugin fails tests of the suite, and a page about it.
 
-``python -m tests.real.faults`` writes the pages in docs/reports.
+``python -m tests.real.faults`` writes the pages beside this file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]  # Python 3.10 alone has it
 
 HERE = Path(__file__).parent
-PAGES = HERE.parents[1] / "docs" / "reports"
 
 
 def read_toml(file: Path) -> dict[str, Any]:
@@ -85,4 +84,4 @@ class Findings:
 
 if __name__ == "__main__":
     for file in HERE.glob("*.toml"):
-        (PAGES / f"{file.stem}.md").write_text(Findings.read(file.stem).write_page())
+        file.with_suffix(".md").write_text(Findings.read(file.stem).write_page())

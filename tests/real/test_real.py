@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.real.devices import FOLDER, REAL, RealDevice
-from tests.real.faults import HERE, PAGES, Fault, Findings
+from tests.real.faults import HERE, Fault, Findings
 
 from northbridge_conformance.report.report import Report
 
@@ -91,5 +91,5 @@ def test_two_processes_train_over_the_hosts_memory(
 def test_the_page_says_what_the_table_says(device: str) -> None:
     findings = Findings.read(device)
 
-    assert (PAGES / f"{device}.md").read_text() == findings.write_page()
+    assert (HERE / f"{device}.md").read_text() == findings.write_page()
     assert f"earns **{findings.level}**" in findings.head

@@ -1,4 +1,4 @@
-"""Train models that people train, on the CPU and on the chips, and compare: `make zoo`; writes docs/reports/zoo.md.
+"""Train models that people train, on the CPU and on the chips, and compare: `make zoo`; writes tests/zoo/models.md.
 
 With words, only these models, and no page is written: ``python -m tests.zoo bert vit``. Exit code 1 on a difference for
 which no rule stands.
@@ -23,7 +23,7 @@ from tests.zoo.verdict import CHIPS, DEVICES, EQUAL, REFERENCE, RULES, Verdict, 
 
 from northbridge_conformance.runs.processes import ONE_THREAD
 
-PAGE = ROOT / "docs" / "reports" / "zoo.md"
+PAGE = Path(__file__).with_name("models.md")
 
 APART = "vit"
 """The model whose package imports torchvision, which makes other packages fail."""

@@ -55,16 +55,34 @@ class SimSettings(northbridge.Settings):
     prefix = "NORTHBRIDGE_CPU_SIM_"
 
     devices: Count = 8
+    """The number of simulated devices."""
+
     memory: Memory = pydantic.ByteSize(16 * 2**30)
+    """The size of one device's memory."""
+
     name: Label = "Northbridge simulated chip"
+    """The name of the chip."""
+
     one_per_process: bool = pydantic.Field(default=False, description="1 or 0 (or true or false)")
+    """Whether a process holds one device, and calls it 0."""
+
     autograd_threads: bool = pydantic.Field(default=False, description="1 or 0 (or true or false)")
+    """Whether each device has a thread for its backward pass."""
+
     streams: Literal["immediate", "deferred"] = pydantic.Field(default="immediate", description="immediate or deferred")
+    """When copies and collectives take effect: at once, or when they are waited for."""
+
     fresh: Literal["any", "nan"] = pydantic.Field(default="any", description="any or nan")
+    """The content of new memory."""
+
     freed: Literal["any", "trap"] = pydantic.Field(default="any", description="any or trap")
+    """What access to freed memory does: anything, or end the process."""
+
     errors: Literal["immediate", "asynchronous"] = pydantic.Field(
         default="immediate", description="immediate or asynchronous"
     )
+    """When a device's errors are raised: at once, or at the next synchronisation."""
+
     products: Literal["float32", "tf32"] = pydantic.Field(default="float32", description="float32 or tf32")
     """How many bits of float32 factors are read: TF32 reads 10 of the mantissa's 23.
 
@@ -95,10 +113,17 @@ class SimSettings(northbridge.Settings):
     cache: Annotated[Path | None, pydantic.AfterValidator(_absolute)] = pydantic.Field(
         default=None, description="the absolute path of a folder that only you can write"
     )
+    """The folder of the compiled chip, `~/.cache/northbridge/cpu_sim` by default."""
+
     record: Annotated[Path | None, pydantic.AfterValidator(_absolute)] = pydantic.Field(
         default=None, description="the absolute path of the folder for the record"
     )
+    """Lets a simulated vendor's chip record each used symbol there."""
+
     faults: str = pydantic.Field(
         default="", description="a plan of faults, such as 'kill rank=1 step=5; slow op=all_reduce seconds=0.2'"
     )
+    """Faults that are planned."""
+
     check_collectives: bool = pydantic.Field(default=False, description="1 or 0 (or true or false)")
+    """Whether the ranks' collectives are compared before anything is sent."""

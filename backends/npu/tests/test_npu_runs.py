@@ -211,8 +211,8 @@ def test_first_lines_of_public_scripts(run: Callable[..., str]) -> None:
 
     assert switches == ["False True", "True False", "allow_hf32 must be a bool, but got int"]
     assert without == (
-        "the simulated Ascend NPU has no torch_npu.contrib; see docs/npu.md. Fix: without transfer_to_npu, write"
-        ' torch.npu and device "npu"'
+        "the simulated Ascend NPU has no torch_npu.contrib; a real one may have it. Fix: without transfer_to_npu,"
+        ' write torch.npu and device "npu"'
     )
     assert double.startswith("float64 precision='64-true': a cast to torch.float64 on 'npu' gives torch.float32.")
     assert casts == "[torch.float32, torch.float64, torch.float64]"

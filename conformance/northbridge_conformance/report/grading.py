@@ -12,7 +12,7 @@ from northbridge_conformance.runner.event_log import Ended, Planned
 from northbridge_conformance.runner.supervisor import Course
 from northbridge_conformance.verdict import Ending, Verdict, judge
 
-_UNTAGGED_ADVICE = "Read the evidence; docs/prove-your-backend.md says how to run this test alone."
+_UNTAGGED_ADVICE = "Read the evidence, and run this test alone: --only with its id."
 
 
 def judge_test(test: Planned, ended: Ended | None, claims: Mapping[str, Claim]) -> TestResult:

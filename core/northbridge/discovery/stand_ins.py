@@ -32,7 +32,7 @@ class StandIns(MetaPathFinder):
         self.places: Mapping[str, Path | str] = simulation.stand_ins
         self.instead: Mapping[str, str] = simulation.instead
         self.chip: str = simulation.chip or backend
-        self.page: str = simulation.page or f"the documentation of backend {backend!r}"
+        self.see: str = f"see {simulation.page}" if simulation.page else "a real one may have it"
 
     def find_spec(
         self,
@@ -76,7 +76,7 @@ class StandIns(MetaPathFinder):
         # Python looks for the package of an absent name first.
         meant = next((each for each in self.instead if f"{each}.".startswith(f"{name}.")), None)
         fix = "" if meant is None else f". Fix: {self.instead[meant]}"
-        return f"the simulated {self.chip} has no {name}; see {self.page}{fix}"
+        return f"the simulated {self.chip} has no {name}; {self.see}{fix}"
 
     def _stand_in(self, fullname: str) -> ModuleSpec | None:
         where = self.places[fullname.partition(".")[0]]

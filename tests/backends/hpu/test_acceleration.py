@@ -127,7 +127,7 @@ def test_torch_fused_names_the_vendor_class() -> None:
     assert str(refused.value) == (
         "AdamW(fused=True): torch has no fused kernel of it for 'hpu'. Fix: from"
         " habana_frameworks.torch.hpex.optimizers import FusedAdamW; FusedAdamW(params, lr=0.1, betas=(0.9, 0.999),"
-        " eps=1e-08, weight_decay=0.01); its formula differs, see docs/optimizers.md"
+        " eps=1e-08, weight_decay=0.01); its epsilon and its defaults differ from torch's"
     )
 
 

@@ -64,7 +64,7 @@ class SimChip:
     """The prefix of the vendor's variables, without the underscore."""
 
     page: Page
-    """The page of the docs that shows the runs."""
+    """The page that shows the runs."""
 
     modes: Mapping[str, Mapping[str, str]]
     """The variables of each of its modes."""

@@ -42,7 +42,7 @@ if NAME == "hpu":
         imports="import torch\nimport habana_frameworks.torch\nimport habana_frameworks.torch.core as htcore\n",
         collective="hccl",
         variables=("HABANA", "HLS", "PT", "HCCL", "HCL", "EXPERIMENTAL", "OMPI_COMM_WORLD"),
-        page=Page("docs/simulated-gaudi.md"),
+        page=Page("examples/simulated_gaudi.md"),
         # Eager, where operators run at once, and lazy, where the vendor's import changes more of torch.
         modes={"eager": {"PT_HPU_LAZY_MODE": "0"}, "lazy": {"PT_HPU_LAZY_MODE": "1"}},
         eight_ranks="hpu available: True (simulated), using: 8 devices",
@@ -66,7 +66,7 @@ elif NAME == "xpu":
         imports="import torch\nimport northbridge\nnorthbridge.load('xpu')\n",
         collective="xccl",
         variables=("ZE", "ONEAPI"),
-        page=Page("docs/simulated-intel-gpus.md"),
+        page=Page("docs/xpu.md"),
         modes={"flat": {"ZE_FLAT_DEVICE_HIERARCHY": "FLAT"}},
     )
 elif NAME == "npu":
@@ -94,7 +94,7 @@ else:
         imports="import torch\nimport torch_sdaa\n",
         collective="tccl",
         variables=("SDAA", "TORCH_SDAA", "TCCL", "TECO"),
-        page=Page("docs/simulated-teco.md"),
+        page=Page("examples/simulated_teco.md"),
         # The two ways in which a vendor can make a device type of torch: which of them Teco took is not public.
         modes={each: {"NORTHBRIDGE_SDAA_SIM_REGISTRATION": each} for each in ("renamed", "patched")},
         eight_ranks="sdaa available: True (simulated), using: 8 devices (2 cards)",

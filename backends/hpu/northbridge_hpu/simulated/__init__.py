@@ -21,7 +21,6 @@ def northbridge_simulation() -> northbridge.Simulation:
             "pyhlml": f"{__name__}.management",
         },
         chip="Gaudi",
-        page="docs/simulated-gaudi.md",
         instead={
             "habana_frameworks.torch.gpu_migration": 'without gpu_migration, write torch.hpu and device "hpu"',
         },

@@ -22,7 +22,6 @@ def northbridge_simulation() -> northbridge.Simulation:
     return northbridge.Simulation(
         {"torch_npu": f"{__name__}.vendor_import"},
         "Ascend NPU",
-        "docs/npu.md",
         autoloads=autoloads,
         instead={"torch_npu.contrib.transfer_to_npu": 'without transfer_to_npu, write torch.npu and device "npu"'},
         strict_options=northbridge_cpu_sim.STRICT_OPTIONS,

@@ -20,7 +20,6 @@ def northbridge_simulation() -> northbridge.Simulation:
     return northbridge.Simulation(
         {"torch_sdaa": f"{__name__}.vendor_import"},
         chip="Teco card",
-        page="docs/simulated-teco.md",
         instead={"torch_sdaa.utils.cuda_migrate": 'without cuda_migrate, write torch.sdaa and device "sdaa"'},
         autoloads=("torch_sdaa",) if settings.autoload else (),
         tools={} if settings.smi == "none" else {"teco-smi": Path(__file__).with_name("teco_smi.py")},

@@ -18,7 +18,6 @@ def northbridge_simulation() -> northbridge.Simulation:
     return northbridge.Simulation(
         {},
         chip="Intel GPU",
-        page="docs/simulated-intel-gpus.md",
         built_in=f"{__name__}.vendor_import",
         tools={"xpu-smi": Path(__file__).with_name("xpu_smi.py")},
         strict_options=northbridge_cpu_sim.STRICT_OPTIONS,

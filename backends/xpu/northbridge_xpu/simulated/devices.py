@@ -98,7 +98,7 @@ def without(what: str) -> Callable[..., NoReturn]:
     """Return a function that raises :class:`northbridge.NotSimulatedError`, for what the simulated chip lacks."""
 
     def reject(*_: object, **__: object) -> NoReturn:
-        text = f"the simulated Intel GPU has no {what}; see docs/simulated-intel-gpus.md"
+        text = f"the simulated Intel GPU has no {what}; a real one may have it"
         raise northbridge.NotSimulatedError(text, backend="xpu")
 
     return reject

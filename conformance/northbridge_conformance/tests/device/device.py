@@ -26,7 +26,7 @@ class DeviceTests(OneDevice):
 
     advice = (
         "These are operators and copies of your torch plugin, run through torch alone: Northbridge adds nothing to"
-        " them. docs/backend-interfaces.md, “What your torch plugin has to bring”, says what has to be there."
+        " them. `northbridge doctor NAME` says which functions your torch module lacks."
     )
 
     @pytest.mark.parametrize("dtype", DTYPES)

@@ -258,7 +258,8 @@ def find_quantizer(backend: str, asked: str) -> type[Float8Quantizer]:
     found = {entry.name: entry for entry in read_entry_points().select(group=QUANTIZERS)}
     if not found:
         raise UnsupportedError(
-            f"{asked} needs a quantizer, and no installed backend has one. Fix: docs/float8.md#inference has the line",
+            f"{asked} needs a quantizer, and no installed backend has one. Fix: install a backend that"
+            f" announces one in the entry-point group {QUANTIZERS!r}",
             capability="float8",
         )
     entry = found.get(backend) or found[min(found)]

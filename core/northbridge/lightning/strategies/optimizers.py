@@ -89,8 +89,8 @@ def _line(kind: type[Optimizer], optimizer: Optimizer) -> str:
     known = inspect.signature(kind).parameters
     said = ", ".join(f"{name}={value!r}" for name, value in optimizer.defaults.items() if name in known)
     return (
-        f"from {kind.__module__} import {kind.__name__}; {kind.__name__}(params, {said}); its formula differs, see"
-        " docs/optimizers.md"
+        f"from {kind.__module__} import {kind.__name__}; {kind.__name__}(params, {said}); its epsilon and its defaults"
+        " differ from torch's"
     )
 
 

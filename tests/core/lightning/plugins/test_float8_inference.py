@@ -62,8 +62,8 @@ def test_a_chip_has_its_own_quantizer_or_the_first(announced: Callable[..., None
         (
             False,
             (
-                "Float8Inference() needs a quantizer, and no installed backend has one. Fix: docs/float8.md#inference"
-                " has the line"
+                "Float8Inference() needs a quantizer, and no installed backend has one. Fix: install a backend"
+                " that announces one in the entry-point group 'northbridge.float8_inference'"
             ),
         ),
         (

@@ -91,7 +91,7 @@ def test_a_vendors_class_is_named_instead_of_torchs_kernel(vendors: Backend) -> 
     assert said == (
         "AdamW(fused=True): torch has no fused kernel of it for 'cpu_sim'. Fix:"
         f" from {__name__} import GroupedAdamW; GroupedAdamW(params, lr=0.1, betas=(0.9, 0.999), eps=1e-08); its"
-        " formula differs, see docs/optimizers.md"
+        " epsilon and its defaults differ from torch's"
     )
 
 
