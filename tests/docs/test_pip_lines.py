@@ -23,7 +23,8 @@ else:
 
 ON_INDEX = {
     *("torch", "torch-npu", "torchao", "lightning", "pytorch-lightning", "lightning-habana", "habana-pyhlml"),
-    *("deepspeed", "ray", "neural-compressor-pt", "tensorboardx", "copier", "ninja", "pip", "pytest", "pytest-timeout"),
+    *("deepspeed", "ray", "neural-compressor-pt", "tensorboardx", "copier", "jsonargparse", "ninja", "pip", "pytest"),
+    "pytest-timeout",
 }
 """Looked up on PyPI when it was written here."""
 
