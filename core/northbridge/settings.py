@@ -187,7 +187,7 @@ class CoreSettings(Settings):
     flight_recorder_calls: int = pydantic.Field(
         default=2000, ge=10, le=1_000_000, description="a whole number from 10 to 1000000"
     )
-    """Is how many calls a rank keeps at least."""
+    """How many calls a rank keeps at least."""
 
     def disables(self, name: str) -> bool:
         """Return True if ``NORTHBRIDGE_DISABLE`` disables the backend ``name``."""
