@@ -30,6 +30,8 @@ OUTSIDE = {
     "bench/figures.md": "reports/figures.md",
     "bench/ranks.md": "reports/ranks.md",
     "conformance/claims.md": "reports/claims.md",
+    "examples/simulated_gaudi.md": "reports/runs-on-gaudi.md",
+    "examples/simulated_teco.md": "reports/runs-on-teco.md",
     "tests/compat/results.md": "reports/torch-and-python.md",
     "tests/faults/wrong-backends.md": "reports/wrong-backends.md",
     "tests/matrix/results.md": "reports/lightning.md",
