@@ -381,7 +381,7 @@ def test_installed_suite_earns_c2_on_one_device(wheels: dict[str, Path], tmp_pat
     tests = Report.read(tmp_path / "report" / "report.json").tests
     others = {test.evidence for test in tests if test.verdict not in (Verdict.PASS, Verdict.UNKNOWN)}
     assert others == {NO_QUANTIZER}
-    assert said.splitlines()[0].endswith(": C2 (simulated)")
+    assert said.splitlines()[0] == "Northbridge simulated chip has level C2: Lightning trains on one device"
 
 
 # --- Who imports whom
