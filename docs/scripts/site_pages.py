@@ -1,4 +1,5 @@
-"""Add what the site shows from outside of docs/, and lead on from the addresses of former pages."""
+"""Add what the site shows from outside of docs/, lead on from the addresses of former pages, and turn what GitHub shows
+well into what the site does: sections into tabs, alerts into boxes, and a report's file into its page."""
 
 from __future__ import annotations
 
@@ -71,6 +72,10 @@ MOVED = {
 """Where each former page went; a ``#`` leads to one section of the new page."""
 
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)#\s]+)(?P<section>#[^)\s]*)?\)")
+_REPORT = re.compile(r"(?<=/report\.)json(?=\))")
+_TABS = re.compile(r"^<!-- tabs -->\n(?P<sections>.*?)^<!-- end of tabs -->\n", re.MULTILINE | re.DOTALL)
+_ALERT = re.compile(r"^> \[!(?P<kind>\w+)\]\n> \*\*(?P<title>.+)\.\*\*\n(?P<text>(?:>.*\n)+)", re.MULTILINE)
+_BOXES = {"CAUTION": "danger", "WARNING": "warning"}
 _REDIRECT = """<!doctype html>
 <meta charset="utf-8">
 <title>This page has moved</title>
@@ -107,7 +112,10 @@ def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, /, *, page: Page, config: MkDocsConfig, **_: Any) -> str:
-    """Let links of GitHub's pages lead to the site's pages; those to other files need an address of the repository."""
+    """Let links of GitHub's pages lead to the site's pages; those to other files need an address of the repository.
+
+    Headings between the comments of tabs become tabs, and GitHub's alerts become boxes.
+    """
     sources = {uri: source for source, uri in OUTSIDE.items()}
     uri = page.file.src_uri
     source = sources.get(uri, f"docs/{uri}")
@@ -125,4 +133,15 @@ def on_page_markdown(markdown: str, /, *, page: Page, config: MkDocsConfig, **_:
             return found["text"]
         return f"{found['image']}[{found['text']}]({relative}{found['section'] or ''})"
 
-    return _LINK.sub(lead, markdown)
+    return _ALERT.sub(_make_box, _TABS.sub(_make_tabs, _REPORT.sub("html", _LINK.sub(lead, markdown))))
+
+
+def _make_tabs(found: re.Match[str]) -> str:
+    _, *sections = re.split(r"^### (.+)\n", found["sections"], flags=re.MULTILINE)
+    pairs = zip(sections[::2], sections[1::2], strict=True)
+    return "".join(f"/// tab | {title}\n{text}\n///\n\n" for title, text in pairs)
+
+
+def _make_box(found: re.Match[str]) -> str:
+    text = re.sub(r"^> ?", "    ", found["text"], flags=re.MULTILINE)
+    return f'!!! {_BOXES[found["kind"]]} "{found["title"]}"\n{text}'

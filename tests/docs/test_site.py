@@ -100,7 +100,17 @@ def test_addresses_come_from_one_setting() -> None:
         assert urls == {name: url for name, url in wanted.items() if url}, file
 
 
-def test_no_page_waits_for_an_include() -> None:
+def test_no_page_has_what_only_the_site_shows() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
 
-    assert [str(page) for page in pages if "--8<--" in page.read_text()] == []
+    assert [str(page) for page in pages if re.search(r"--8<--|^(///|!!!) ", page.read_text(), flags=re.M)] == []
+
+
+def test_sections_and_alerts_are_tabs_and_boxes(site: Path) -> None:
+    chips = re.findall(r"^### (.+)$", (ROOT / "docs" / "install.md").read_text(), flags=re.M)
+    tabs = re.findall(r'<label for="__tabbed_\w+">(.+?)</label>', (site / "install" / "index.html").read_text())
+    boxes = re.findall(r'class="admonition (\w+)"', (site / "hpu" / "index.html").read_text())
+
+    assert tabs == chips
+    assert len(tabs) == 6
+    assert boxes == ["warning", "danger"]
