@@ -35,13 +35,13 @@ class StepRecording:
         self._open: list[tuple[torch.nn.Module, dict[str, object] | None]] = []
         self._seen: dict[int, tuple[Any, int, int]] = {}
         self._names = {id(each): _clean(name) for name, each in model.named_parameters()}
-        self._before: dict[str, torch.Tensor] = {}
+        self._before: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         self._stepped: set[int] = set()
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
             if not torch.nn.parameter.is_lazy(tensor):
                 self._note("weight", _clean(name), tensor)
                 if tensor.requires_grad:
-                    self._before[_clean(name)] = shard_of(tensor).to("cpu", copy=True)
+                    self._before[_clean(name)] = tensor, shard_of(tensor).to("cpu", copy=True)
         self._device = device.type
         states = [torch.get_rng_state]
         if device.type not in ("cpu", "meta") and hasattr(torch.get_device_module(device), "get_rng_state"):
@@ -72,7 +72,6 @@ class StepRecording:
         for optimizer in self._optimizers:
             if isinstance(optimizer, torch.optim.Optimizer):
                 self._handles.append(optimizer.register_step_pre_hook(self._before_update))
-                self._handles.append(optimizer.register_step_post_hook(self._after_update))
 
     def remove(self) -> None:
         """Remove the hooks."""
@@ -85,12 +84,14 @@ class StepRecording:
         self._seen.clear()
 
     def finish(self) -> None:
-        """Remove the hooks, and end the record."""
+        """Remove the hooks, and end the record with the updates, also of an optimizer that did not step."""
         self.remove()
-        if self._captured:
-            for optimizer in self._optimizers:
-                self._note_gradients(optimizer)
-                self._after_update(optimizer)
+        for optimizer in self._optimizers:
+            self._note_gradients(optimizer)
+        for name, (parameter, before) in self._before.items():
+            now, wide = shard_of(parameter), torch.promote_types(before.dtype, torch.float32)
+            if now.shape == before.shape:  # FSDP gathers a parameter for a forward pass without a backward pass
+                self._note("update", name, now.to("cpu", wide) - before.to(wide))
         self.lines.append({"kind": "end", "left_out": self._values >= _MOST_VALUES})
         self._before.clear()
 
@@ -192,13 +193,6 @@ class StepRecording:
         for name, parameter in self._parameters(optimizer):
             if parameter.grad is not None:
                 self._note("gradient", name, parameter.grad if scale is None else parameter.grad / scale)
-
-    def _after_update(self, optimizer: Any, *_: Any) -> None:
-        for name, parameter in self._parameters(optimizer):
-            before = self._before.pop(name, None)
-            if before is not None:
-                wide = torch.promote_types(before.dtype, torch.float32)
-                self._note("update", name, shard_of(parameter).to("cpu", wide) - before.to(wide))
 
     def _parameters(self, optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
         for parameter in (each for group in getattr(optimizer, "param_groups", ()) for each in group["params"]):

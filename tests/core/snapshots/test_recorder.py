@@ -223,6 +223,25 @@ def test_a_scaler_s_gradients_are_unscaled(tmp_path: Path) -> None:
     assert not answer.differs, answer.sentence
 
 
+@pytest.mark.parametrize("gives_optimizer", [True, False])
+def test_a_skipped_optimizer_step_is_found(gives_optimizer: bool, tmp_path: Path) -> None:
+    for name, skipped in (("a", -1), ("b", 1)):
+        torch.manual_seed(0)
+        model = Net()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+        snapshots = northbridge.Snapshots(tmp_path / name, model, *([optimizer] if gives_optimizer else []))
+        for step, (rows, labels) in enumerate(DataLoader(data(), 8)):
+            with snapshots:
+                optimizer.zero_grad()
+                torch.autograd.backward(cross_entropy(model(rows).scores, labels))
+                if step != skipped:
+                    optimizer.step()
+
+    sentence = compare(tmp_path / "a", tmp_path / "b").sentence
+
+    assert sentence.startswith("step 1, first.weight: gradients equal to the bit, updates differ by 1; ")
+
+
 def test_a_captured_step_has_gradients_and_updates(tmp_path: Path) -> None:
     northbridge.load("cpu_sim")
     for name, callbacks in (("a", []), ("b", [CapturedStep()])):
