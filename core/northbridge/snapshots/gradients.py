@@ -27,7 +27,23 @@ def compare_gradients(found: StepComparison, forward: Forward) -> None:
         allowed = explained(sources, most, after_gap=found.after_gap)
         if min(apart, own) > allowed:
             at.append((when, Finding("gradient", name, sources, apart, allowed, (mine, other), flows.last(owner))))
+    at += [(math.inf, finding) for finding in _find_gradients_of_one_run(found, flows)]
     found.findings += [finding for _, finding in sorted(at, key=lambda pair: pair[0])]
+
+
+def _find_gradients_of_one_run(found: StepComparison, flows: Flows) -> list[Finding]:
+    """Return the gradients that one run alone has, in the order of the backward pass, if both runs have gradients."""
+    runs = {run: step.named["gradient"] for run, step in (("A", found.first), ("B", found.second))}
+    alone = []
+    for name, value in {**runs["A"], **runs["B"]}.items() if all(runs.values()) else ():
+        owners = [run for run, gradients in runs.items() if name in gradients]
+        if len(owners) == 1 and (value.norm or value.lost):
+            calls = flows.last(name.rpartition(".")[0])
+            finding = Finding(
+                "gradient", name, 0.0, math.inf, 0.0, None, calls, f"it has a gradient in {owners[0]} only"
+            )
+            alone.append((-calls[0].number if calls else math.inf, finding))
+    return [finding for _, finding in sorted(alone, key=lambda pair: pair[0])]
 
 
 class Flows:

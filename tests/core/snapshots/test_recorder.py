@@ -242,6 +242,19 @@ def test_a_skipped_optimizer_step_is_found(gives_optimizer: bool, tmp_path: Path
     assert sentence.startswith("step 1, first.weight: gradients equal to the bit, updates differ by 1; ")
 
 
+def test_a_gradient_of_one_run_is_found(tmp_path: Path) -> None:
+    def cut(net: Net) -> None:
+        forward = net.block.forward
+        vars(net.block)["forward"] = lambda rows: forward(rows).detach()
+
+    fit(tmp_path / "a")
+    fit(tmp_path / "b", change=cut)
+
+    for first, second, run in (("a", "b", "A"), ("b", "a", "B")):
+        sentence = compare(tmp_path / first, tmp_path / second).sentence
+        assert sentence.startswith(f"step 0, net.block.2.weight: it has a gradient in {run} only; ")
+
+
 def test_a_captured_step_has_gradients_and_updates(tmp_path: Path) -> None:
     northbridge.load("cpu_sim")
     for name, callbacks in (("a", []), ("b", [CapturedStep()])):
