@@ -87,7 +87,7 @@ def _is_unsynchronised(
     first, second = finding.values
     if finding.calls and ("SyncBatchNorm" in finding.calls[0].of) != ("SyncBatchNorm" in finding.calls[1].of):
         return True
-    if first.lost != second.lost and max(first.lost / first.size, second.lost / second.size) > 0.5:
+    if first.lost != second.lost and any(each.lost > 0.5 * each.size for each in finding.values):
         return True
     if finding.phase == "gradient" and len(ranks) > 1:
         agree = [
@@ -112,7 +112,7 @@ def _bits_of(step: Step, name: str) -> str:
 
 
 def _is_constant(value: Value) -> bool:
-    return value.size > 1 and len({*value.samples}) == 1
+    return bool(value.bits) and value.size > 1 and len({*value.samples}) == 1
 
 
 def _is_stale(finding: Finding, at: StepComparison, earlier: Sequence[StepComparison]) -> bool:
@@ -125,7 +125,7 @@ def _is_stale(finding: Finding, at: StepComparison, earlier: Sequence[StepCompar
         any(each.inside == call.number for each in step.calls.values())
         for step, call in zip((at.first, at.second), finding.calls, strict=True)
     )
-    return first != second or any(_stands_still(finding, before) for before in earlier)
+    return first != second or (finding.values is not None and any(_stands_still(finding, each) for each in earlier))
 
 
 def _stands_still(finding: Finding, before: StepComparison) -> bool:
@@ -147,7 +147,7 @@ def _has_old_rate(at: StepComparison, before: StepComparison) -> bool:
         return False
     now, then = factors
     middle = median(now)
-    alike = [abs(each / middle - 1) < 1e-2 for each in now]
+    alike = [abs(each - middle) < 1e-2 * middle for each in now]
     return sum(alike) > 0.8 * len(alike) and abs(middle - 1) > 2e-3 and abs(median(then) - 1) < 2e-3
 
 

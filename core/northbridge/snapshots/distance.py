@@ -48,7 +48,7 @@ def rounding(first: Value, second: Value, *dtypes: str) -> float:
     names = (first.dtype, second.dtype, *dtypes)
     norm = max(first.norm, second.norm)
     smallest = max(_SMALLEST.get(each, 0.0) for each in names)
-    return floor(names) + (smallest * math.sqrt(first.size) / norm if norm else 0.0)
+    return floor(names) + (smallest * math.sqrt(first.size) / norm if smallest and norm else 0.0)
 
 
 def explained(sources: float, floor: float, *, after_gap: bool = False) -> float:

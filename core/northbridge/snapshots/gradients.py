@@ -10,6 +10,8 @@ from northbridge.snapshots.comparison import OUTSIDE, Finding, Forward, Frame, S
 from northbridge.snapshots.distance import difference, distance, explained, floor, rounding
 from northbridge.snapshots.records import CallRecord, Value
 
+_LARGEST_POWER = 64  # of two, between loss scales
+
 
 def compare_gradients(found: StepComparison, forward: Forward) -> None:
     """Compare the gradients of tensors and of parameters, in the order of the backward pass."""
@@ -71,8 +73,8 @@ class Flows:
             other = self._other(of)
             mine = self.found.first.values[value]
             if other is not None and mine.norm and other.norm:
-                power = round(math.log2(other.norm / mine.norm))
-                return 2.0**power if abs(power) > 2 else 1.0
+                power = round(math.log2(other.norm) - math.log2(mine.norm))
+                return 2.0**power if 2 < abs(power) <= _LARGEST_POWER else 1.0
         return 1.0
 
     def _other(self, of: int) -> Value | None:
@@ -140,7 +142,7 @@ class Flows:
 
     def sources_of(self, owner: str) -> tuple[float, float, float, float]:
         """Return what the gradient of ``owner``'s parameter comes from: distance, floor, scale of its sum, and when."""
-        around, squares, when = Frame(), 0.0, math.inf
+        around, scale, when = Frame(), 0.0, math.inf
         for call, _ in self.of_path[owner]:
             frame = self.forward.frames[call.number]
             around.use(frame.distance, frame.floor)
@@ -149,13 +151,14 @@ class Flows:
             for each in call.outputs:
                 if each in self.distances:
                     around.use(self.distances[each], 0.0)
-                    squares += (self.found.first.values[self.found.first.flows[each]].norm * max(1.0, rms)) ** 2
-                    when = min(when, self.order[each] + 0.5) if when < math.inf else self.order[each] + 0.5
-        if not squares:  # its owner is not called, or is called in a graph
+                    flow = self.found.first.values[self.found.first.flows[each]]
+                    scale = math.hypot(scale, flow.norm * max(1.0, rms))
+                    when = min(when, self.order[each] + 0.5)
+        if not scale:  # its owner is not called, or is called in a graph
             around.use(max(self.distances.values(), default=0.0), 0.0)
             around.use(max(self.forward.distances.values(), default=0.0), 0.0)
             around.use(self.forward.weights_of("", below=True), 0.0)
-        return around.distance, around.floor, math.sqrt(squares), when
+        return around.distance, around.floor, scale, when
 
     def last(self, owner: str) -> tuple[CallRecord, CallRecord] | None:
         return self.of_path[owner][-1] if self.of_path[owner] else None
@@ -184,6 +187,6 @@ def _is_beyond_signs(first: Value, second: Value, most: float) -> bool:
     """Return True if more than some signs differ: Adam makes a whole step of a gradient that is rounding alone."""
     pairs = [(one, two) for one, two in zip(first.samples, second.samples, strict=True) if one or two]
     usual = median([abs(one - two) / max(abs(one), abs(two)) for one, two in pairs] or [0.0])
-    largest = abs(first.largest - second.largest) / max(first.largest, second.largest)
-    norms = abs(first.norm - second.norm) / max(first.norm, second.norm)
+    largest = abs(first.largest - second.largest) / (max(first.largest, second.largest) or 1.0)
+    norms = abs(first.norm - second.norm) / (max(first.norm, second.norm) or 1.0)
     return usual > most or norms > 0.25 or largest > 0.5 or first.lost != second.lost

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,52 @@ def write(folder: Path, width: int = 4, steps: Any = (0, 1)) -> Path:
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
     return write(tmp_path / "good")
+
+
+class Odd(nn.Module):
+    """A layer whose first part returns nothing after ``silent`` steps."""
+
+    def __init__(self, silent: int = 9) -> None:
+        super().__init__()
+        self.part, self.layer, self.silent = nn.Identity(), nn.Linear(3, 2), silent
+        self.part.forward = self.pass_on  # type: ignore[method-assign]
+
+    def pass_on(self, rows: torch.Tensor) -> torch.Tensor | None:
+        self.silent -= 1
+        return rows if self.silent >= 0 else None
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        self.part(rows)
+        scores: torch.Tensor = self.layer(rows)
+        return scores
+
+
+ODD: dict[str, tuple[dict[str, Any], str]] = {
+    "update of zeros, and of NaN": ({"rate": math.nan}, "step 0, layer.weight: gradients equal to the bit, updates"),
+    "no output": ({"silent": 1}, "step 1, part: their tensors differ in number; "),
+    "another sparse batch": ({"rows": 3}, "step 0, batch[0]: the batches differ by their shapes, [2, 2] and [3, 3]; "),
+}
+
+
+@pytest.mark.parametrize(("options", "said"), ODD.values(), ids=ODD)
+def test_an_odd_difference_is_told(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    def train(folder: Path, rate: float = 0.0, silent: int = 9, rows: int = 2) -> Path:
+        torch.manual_seed(0)
+        model = Odd(silent)
+        optimizer = torch.optim.SGD(model.parameters(), rate)
+        snapshots = Snapshots(folder, model, optimizer)
+        for _ in range(2):
+            with snapshots:
+                snapshots.batch(torch.eye(rows).to_sparse())
+                optimizer.zero_grad()
+                model(torch.ones(2, 3)).sum().backward()
+                optimizer.step()
+        return folder
+
+    told = northbridge("diff", train(tmp_path / "a"), train(tmp_path / "b", **options))
+
+    assert said in told.out, told.err
+    assert told.code == 1
 
 
 def edit(folder: Path, change: Callable[[list[Any]], object]) -> None:
