@@ -26,8 +26,8 @@ class Recorder:
     """Record the steps in ``steps``, by default the first five and then one of a thousand."""
 
     def __init__(self, folder: str | os.PathLike[str], steps: Container[int] | None) -> None:
-        if isinstance(steps, int):
-            raise ArgumentsError(f"steps={steps} is not a range, list or set of steps. Fix: steps=[{steps}]")
+        if steps is not None and (isinstance(steps, str) or not isinstance(steps, Container)):
+            raise ArgumentsError(f"steps={steps!r} is not a range, list or set of steps. Fix: steps=range(0, 1000, 10)")
         self._folder = Path(folder)
         self._steps = steps
         self._step: StepRecording | None = None
@@ -119,7 +119,7 @@ class Snapshots:
     bits, 16 of its values and 32 sums. A recorded step needs a copy of the parameters on the host. A new record
     replaces the one of its rank in ``folder``. An error in writing is logged and ends the record, not the training.
 
-    A Trainer needs the callback of the same name. Raises :class:`ArgumentsError` for another ``steps`` or ``module``.
+    A Trainer needs the callback of the same name. Raises :class:`ArgumentsError` for an argument of another type.
     """
 
     def __init__(
@@ -131,6 +131,11 @@ class Snapshots:
     ) -> None:
         if not isinstance(module, torch.nn.Module):
             raise ArgumentsError(f"Snapshots: a {type(module).__name__} is not a module. Fix: Snapshots(folder, model)")
+        for each in optimizers:
+            if not hasattr(getattr(each, "optimizer", each), "param_groups"):
+                raise ArgumentsError(
+                    f"Snapshots: a {type(each).__name__} is not an optimizer. Fix: Snapshots(folder, model, optimizer)"
+                )
         self._recorder = Recorder(folder, steps)
         self._module, self._optimizers = unwrap(module), optimizers
         self.step = 0

@@ -291,10 +291,13 @@ def test_a_step_that_raises_is_left_out(tmp_path: Path) -> None:
 
 
 def test_wrong_arguments_are_told(tmp_path: Path) -> None:
-    with pytest.raises(northbridge.ArgumentsError, match=r"steps=5 is not a range, .* Fix: steps=\[5\]"):
-        Snapshots(tmp_path, 5)
+    for steps in (5, "5", abs):
+        with pytest.raises(northbridge.ArgumentsError, match=r"^steps=.* is not a range, list or set of steps\. Fix: "):
+            Snapshots(tmp_path, steps)
     with pytest.raises(northbridge.ArgumentsError, match="a str is not a module"):
         northbridge.Snapshots(tmp_path, "model")  # type: ignore[arg-type]
+    with pytest.raises(northbridge.ArgumentsError, match="a list is not an optimizer"):
+        northbridge.Snapshots(tmp_path, Net(), [torch.optim.SGD(Net().parameters())])
 
 
 def test_the_command_shows_tables_and_writes_a_page(plain: Path, tmp_path: Path) -> None:
