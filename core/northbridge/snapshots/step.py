@@ -102,7 +102,7 @@ class StepRecording:
         return output
 
     def _begin(self, path: str, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        if torch.compiler.is_compiling():
+        if _traces():
             return
         if _recomputes() or self._values >= _MOST_VALUES:
             self._open.append((module, None))
@@ -127,7 +127,7 @@ class StepRecording:
         self._open.append((module, call))
 
     def _end(self, module: torch.nn.Module, _args: Any, output: Any) -> None:
-        if torch.compiler.is_compiling():
+        if _traces():
             return
         while self._open:
             opened, call = self._open.pop()  # a call that raised did not end
@@ -215,6 +215,11 @@ def _called_modules(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Modul
 
 
 def _recomputes() -> bool:
+def _traces() -> bool:
+    """Return True where tensors have no numbers: in ``torch.compile``, and in ``torch.vmap`` and its relatives."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
     """Return True inside a backward pass, where checkpointed modules are called again."""
     return bool(torch._C._current_graph_task_id() != -1)
 
