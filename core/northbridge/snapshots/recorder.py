@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Container, Iterable
+import weakref
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,7 @@ class Recorder:
         self._steps = steps
         self._step: StepRecording | None = None
         self._file = -1
+        self._closing: Callable[[], object] | None = None
         self._bytes = 0
         self._off = False
 
@@ -57,10 +59,10 @@ class Recorder:
 
     def end(self) -> None:
         """Remove the hooks, and write the step."""
-        if self._step is not None:
-            self._step.finish()
-            lines, self._step = self._step.lines, None
-            self._write(lines)
+        step, self._step = self._step, None
+        if step is not None:
+            step.finish()
+            self._write(step.lines)
 
     def drop(self) -> None:
         """Remove the hooks, and forget the step."""
@@ -70,9 +72,9 @@ class Recorder:
     def close(self) -> None:
         """Drop a step that has not ended, and close the file."""
         self.drop()
-        if self._file >= 0:
-            os.close(self._file)
-        self._file, self._bytes, self._off = -1, 0, False
+        if self._closing is not None:
+            self._closing()
+        self._file, self._closing, self._bytes, self._off = -1, None, 0, False
 
     def _write(self, lines: list[dict[str, object]]) -> None:
         try:
@@ -100,6 +102,7 @@ class Recorder:
         with suppress(FileNotFoundError):
             path.unlink()
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._closing = weakref.finalize(self, os.close, self._file)  # Snapshots in a `with` for each step have no end
         return {"kind": "run", "format": FORMAT, "rank": rank, "world_size": world_size, "torch": torch.__version__}
 
 

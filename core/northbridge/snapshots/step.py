@@ -57,7 +57,8 @@ class StepRecording:
             self._batches += 1
 
     def install(self) -> None:
-        """Install the hooks."""
+        """Install the hooks anew."""
+        self.remove()
         if self._captured:
             return
         for path, module in _called_modules(self._model):
@@ -214,12 +215,12 @@ def _called_modules(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Modul
             waiting += [(f"{path}.{name}".lstrip("."), child) for name, child in module.named_children()]
 
 
-def _recomputes() -> bool:
 def _traces() -> bool:
     """Return True where tensors have no numbers: in ``torch.compile``, and in ``torch.vmap`` and its relatives."""
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
+def _recomputes() -> bool:
     """Return True inside a backward pass, where checkpointed modules are called again."""
     return bool(torch._C._current_graph_task_id() != -1)
 

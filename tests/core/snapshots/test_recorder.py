@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -288,6 +290,37 @@ def test_a_step_that_raises_is_left_out(tmp_path: Path) -> None:
             assert not has_hooks(model)
 
     assert [*steps_of(tmp_path)] == [0, 1]
+
+
+def test_a_batch_that_lightning_skips_is_forgotten(tmp_path: Path) -> None:
+    """A module's ``on_train_batch_start`` may return -1: then the next batch begins, and this one has no end."""
+    model, record = Net(), recorder.Recorder(tmp_path, None)
+    for _ in range(2):
+        record.begin(model, [], 0)
+    model(torch.ones(2, 8))
+    record.end()
+
+    assert not has_hooks(model)
+    assert [call for path, call in steps_of(tmp_path)[0].calls if path == "first"] == [0]
+
+
+def test_modules_in_vmap_are_not_recorded(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    with northbridge.Snapshots(tmp_path, model):
+        torch.func.vmap(model[0])(model(torch.ones(2, 8))).sum().backward()
+
+    assert [call for path, call in steps_of(tmp_path)[0].calls if path == "0"] == [0]
+
+
+def test_files_are_closed(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(5):
+        with northbridge.Snapshots(tmp_path / str(number), Net()):
+            pass
+    gc.collect()
+
+    assert len(os.listdir("/proc/self/fd")) <= before
+    assert len(list(tmp_path.glob("*/*"))) == 5
 
 
 def test_wrong_arguments_are_told(tmp_path: Path) -> None:
