@@ -154,6 +154,8 @@ class Step:
     """The gradients of values, in the order of the backward pass."""
 
     named: dict[str, dict[str, Value]] = field(default_factory=lambda: defaultdict(dict))
+    left_out: bool = False
+    """True if the step had more tensors than are recorded."""
 
     def add(self, record: Record) -> None:
         """Add a line. Raises ``ValueError`` if it names a value that does not stand before it."""
@@ -243,6 +245,7 @@ def _read(path: Path, damages: list[str]) -> tuple[RunRecord | None, dict[int, S
             elif isinstance(record, StepRecord):
                 step = Step(record.step, record.device, record.random)
             elif step is not None and isinstance(record, EndRecord):
+                step.left_out = record.left_out
                 steps[step.step], step = step, None
             elif step is not None:
                 step.add(record)

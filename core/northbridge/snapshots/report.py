@@ -41,7 +41,7 @@ def compare_runs(first: Run, second: Run) -> Answer:
     found = [
         (each.first.step, rank, place) for rank, steps in ranks for place, each in enumerate(steps) if each.findings
     ]
-    notes = [*first.damages, *second.damages]
+    notes = [*first.damages, *second.damages, *_note_absent(first, ranks)]
     if found:
         step, rank, place = min(found)
         steps = dict(ranks)[rank]
@@ -60,12 +60,37 @@ def compare_runs(first: Run, second: Run) -> Answer:
         (each.first.step, *(max(other.largest(kind) for other in _of_step(ranks, each.first.step)) for kind in KINDS))
         for each in steps
     ]
-    unmatched = sum(each.unmatched for _, all_of in ranks for each in all_of)
-    if unmatched:
-        notes.append(f"{unmatched} calls of A have no counterpart in B: they are compiled, captured or not made there")
+    return Answer(bool(found), cause, at.first.step, rank, phase, path, sentence, _near(at, path), curve, notes)
+
+
+def _note_absent(run: Run, ranks: list[tuple[int, list[StepComparison]]]) -> list[str]:
+    """Return a note on everything that could not be compared because a run does not have it."""
+    steps = [each for _, all_of in ranks for each in all_of]
+    notes = []
+    if len(ranks) < run.world_size:
+        absent = run.world_size - len(ranks)
+        notes.append(f"{absent} of {run.world_size} ranks are not compared: a run has no whole step of them")
+    unmatched = sum(each.unmatched for each in steps)
+    others = sum(len(each.second.calls) - len(each.first.calls) for each in steps) + unmatched
+    for count, one, other in ((unmatched, "A", "B"), (others, "B", "A")):
+        if count:
+            why = "they are compiled, captured or not made there"
+            notes.append(f"{count} calls of {one} have no counterpart in {other}: {why}")
     if not any(each.first.calls for each in steps):
         notes.append("no module calls were recorded: the step is compiled or captured as a whole")
-    return Answer(bool(found), cause, at.first.step, rank, phase, path, sentence, _near(at, path), curve, notes)
+    for name, of_run in (("A", [each.first for each in steps]), ("B", [each.second for each in steps])):
+        for kind, why in _WHY_NONE:
+            if not any(value.bits for step in of_run for value in step.named[kind].values()):
+                notes.append(f"no {kind}s in {name}: {why}")
+        if any(each.left_out for each in of_run):
+            notes.append(f"a step of {name} has too many tensors: the module calls after them were left out")
+    return notes
+
+
+_WHY_NONE = (
+    ("gradient", "its optimizer has other tensors than the model, or was not given to Snapshots"),
+    ("update", "its model's parameters are empty between steps"),
+)
 
 
 def _of_step(ranks: list[tuple[int, list[StepComparison]]], step: int) -> list[StepComparison]:

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import northbridge
 from northbridge.lightning.pytorch import CapturedStep, Snapshots
-from northbridge.snapshots import recorder
+from northbridge.snapshots import recorder, step as step_module
 from northbridge.snapshots.records import Step, read_run
 from northbridge.snapshots.report import Answer, compare_runs
 
@@ -255,6 +255,50 @@ def test_a_gradient_of_one_run_is_found(tmp_path: Path) -> None:
     for first, second, run in (("a", "b", "A"), ("b", "a", "B")):
         sentence = compare(tmp_path / first, tmp_path / second).sentence
         assert sentence.startswith(f"step 0, net.block.2.weight: it has a gradient in {run} only; ")
+
+
+@pytest.mark.parametrize(
+    ("options", "notes"),
+    [
+        ({}, []),
+        (
+            {"train": False},
+            ["no gradients in B: its optimizer has other tensors than the model, or was not given to Snapshots"],
+        ),
+        (
+            {"most": 12},
+            [
+                "7 calls of A have no counterpart in B: they are compiled, captured or not made there",
+                "a step of B has too many tensors: the module calls after them were left out",
+            ],
+        ),
+        ({"world_size": 2}, ["1 of 2 ranks are not compared: a run has no whole step of them"]),
+        ({"extra": True}, ["1 calls of B have no counterpart in A: they are compiled, captured or not made there"]),
+    ],
+    ids=["all", "no optimizer", "too large", "a rank is missing", "an extra call"],
+)
+def test_what_cannot_be_compared_is_noted(
+    options: dict[str, Any], notes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def record(name: str, train: bool = True, most: int = 20_000, extra: bool = False) -> Path:
+        torch.manual_seed(0)
+        model = Net()
+        model.extra = nn.Identity()
+        monkeypatch.setattr(step_module, "_MOST_VALUES", most)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with northbridge.Snapshots(tmp_path / name, model, *([optimizer] if train else [])):
+            if extra:
+                model.extra(torch.ones(2, 8))
+            torch.autograd.backward(model(torch.ones(2, 8)).scores.sum())
+            optimizer.step()
+        return tmp_path / name
+
+    world_size = options.pop("world_size", 1)
+    runs = read_run(record("a")), read_run(record("b", **options))
+    for run in runs:
+        run.world_size = world_size
+
+    assert compare_runs(*runs).notes == notes
 
 
 def test_a_captured_step_has_gradients_and_updates(tmp_path: Path) -> None:
