@@ -68,7 +68,8 @@ class _MixedDDPMixin(_NamespaceMixin):
         self.sync_every = sync_every
         self.weights = None if weights is None else dict(weights)
         self.tolerance = tolerance
-        self._vendors: tuple[dist.ProcessGroup, Vendors] | None = None
+        self._world: dist.ProcessGroup | None = None
+        self._vendors: list[Vendors] = []
         self._means: list[GradientMean] = []
         self._steps: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of each optimizer since it was synchronized
         self._all_steps = 0
@@ -111,8 +112,8 @@ class _MixedDDPMixin(_NamespaceMixin):
     def _setup_distributed(self) -> None:
         super()._setup_distributed()
         world = dist.group.WORLD
-        if world is not None and (self._vendors is None or self._vendors[0] is not world):
-            self._vendors = world, find_vendors(self.backend, self.root_device, self._timeout)
+        if world is not None and self._world is not world:
+            self._world, self._vendors = world, [find_vendors(self.backend, self.root_device, self._timeout)]
 
     def _register_ddp_hooks(self) -> None:
         self._hook(self.model)
@@ -125,8 +126,10 @@ class _MixedDDPMixin(_NamespaceMixin):
 
     def _hook(self, module: DistributedDataParallel) -> None:
         reject_to_add_sparse_gradients("ddp_mixed", module.module, None)
-        assert self._vendors is not None
-        vendors = self._vendors[1]
+        if len(self._means) == len(self._vendors):
+            # Groups of its own: one backward pass may reduce several modules, each in a thread of its own.
+            self._vendors.append(find_vendors(self.backend, self.root_device, self._timeout))
+        vendors = self._vendors[len(self._means)]
         mean = GradientMean(vendors, vendors.mean_factor(self.weights), pinned=self.collective.pins_memory)
         self._means.append(mean)
         module.register_comm_hook(mean, _reduce)
@@ -162,9 +165,8 @@ class _MixedDDPMixin(_NamespaceMixin):
             raise WeightsDisagreeError(self._say(found, name), ranks=(found.rank,))
 
     def _say(self, found: Distance, name: str) -> str:
-        assert self._vendors is not None
         return (
-            f"rank {found.rank} ({self._vendors[1].names[found.rank]}) is {found.value:.1e} from rank 0 in {name!r} at"
+            f"rank {found.rank} ({self._vendors[0].names[found.rank]}) is {found.value:.1e} from rank 0 in {name!r} at"
             f" step {self._all_steps}, above tolerance={self.tolerance:g}. Fix: a smaller sync_every=; if it stays,"
             " compare the chips by `northbridge diff`"
         )
@@ -195,7 +197,7 @@ class _MixedDDPMixin(_NamespaceMixin):
     def _compare_rows(self) -> None:
         rows: list[Any] = [None] * self.world_size
         dist.all_gather_object(rows, self._rows)
-        if self.is_global_zero and self._vendors is not None and len(set(rows)) > 1:
+        if self.is_global_zero and len(set(rows)) > 1:
             found = ", ".join(f"{count} on rank {rank}" for rank, count in enumerate(rows))
             warnings.warn(
                 f"the ranks' first batches have other sizes ({found}), and each rank counts alike. Fix: the same batch"

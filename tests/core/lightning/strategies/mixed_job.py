@@ -45,6 +45,9 @@ class Options:
     uneven: bool = False
     """True if the batches of the ranks then have other sizes."""
 
+    modules: int = 1
+    """How many modules the backward pass then goes through; with more than one, there are 30 steps."""
+
     ends: dict[str, Any] = field(default_factory=dict)
     """A rank, a step and a signal that this rank then gives itself."""
 
@@ -180,13 +183,17 @@ def step_once(namespace: str, options: Options) -> dict[str, Any]:
         strategy=strategy_of(namespace, options),
     )
     fabric.launch()
-    model = Scale(getattr(torch, options.precision))
-    module, optimizer = fabric.setup(model, torch.optim.SGD(model.parameters(), lr=1.0))
+    models = [Scale(getattr(torch, options.precision)) for _ in range(options.modules)]
+    pairs = [fabric.setup(model, torch.optim.SGD(model.parameters(), lr=1.0)) for model in models]
     inputs = torch.zeros(1 + options.uneven * fabric.global_rank, 1)
     inputs[0] = options.gradients[fabric.global_rank]
-    fabric.backward(module(inputs.to(model.factor)))
-    optimizer.step()
-    return {"weights": weights_of(module), "rank": fabric.global_rank}
+    inputs = inputs.to(models[0].factor)
+    for _ in range(30 if options.modules > 1 else 1):
+        fabric.backward(sum(10**number * module(inputs) for number, (module, _) in enumerate(pairs)))
+        for _, optimizer in pairs:
+            optimizer.step()
+            optimizer.zero_grad()
+    return {"weights": [each for module, _ in pairs for each in weights_of(module)], "rank": fabric.global_rank}
 
 
 def main(options: Options) -> None:

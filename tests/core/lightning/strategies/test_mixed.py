@@ -229,6 +229,14 @@ def test_gradients_are_averaged(
     assert [each["warned"] for each in found] == [[]] * len(chips)  # of batches of other sizes, the weights may be
 
 
+def test_modules_in_one_backward_have_own_gradients(run: Callable[..., Any]) -> None:
+    gradients = [1.0, 3.0, 5.0, 7.0]
+
+    found = run(("hpu", "cpu"), devices=2, gradients=gradients, precision="float32", modules=2, namespaces=[FABRIC])
+
+    assert [each[FABRIC]["weights"] for each in found] == [[-4.0 * 30, -40.0 * 30]] * 4
+
+
 def test_other_batches_are_a_warning(run: Callable[..., Any]) -> None:
     first, second = run(("hpu", "cpu"), gradients=[1.0, 1.0], precision="float32", uneven=True, namespaces=[FABRIC])
 
