@@ -142,8 +142,8 @@ class GradientMean:
 
     def end(self) -> None:
         """End the thread, unless it hangs in a call."""
-        self._queue.put(None)
         if self._thread is not None:
+            self._queue.put(None)
             # A thread that lets go of torch's objects while the interpreter ends would abort the process.
             self._thread.join(_END_SECONDS)
             self._thread = None
