@@ -74,7 +74,8 @@ class _MixedDDPMixin(_NamespaceMixin):
         self._steps: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of each optimizer since it was synchronized
         self._all_steps = 0
         self._names: dict[int, str] = {}
-        self._rows: int | None = None  # of the first batch, until the ranks have compared it
+        self._rows: int | None = None  # of the first batch
+        self._has_compared_rows = self.weights is not None
 
     @cached_property
     def collective(self) -> Collective:
@@ -134,14 +135,14 @@ class _MixedDDPMixin(_NamespaceMixin):
         self._means.append(mean)
         module.register_comm_hook(mean, _reduce)
         self._names |= {id(each): name for name, each in module.module.named_parameters()}
-        if self.weights is None:
+        if not self._has_compared_rows:
             module.register_forward_pre_hook(partial(_note_rows, self), with_kwargs=True)
 
     def optimizer_step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Step the optimizer; every ``sync_every`` steps, make its parameters and its state rank 0's."""
         result = super().optimizer_step(optimizer, *args, **kwargs)
         self._all_steps += 1
-        if self.weights is None and self._all_steps == 1:
+        if not self._has_compared_rows:
             self._compare_rows()
         self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
         if self._steps[optimizer] >= self.sync_every:
@@ -181,6 +182,11 @@ class _MixedDDPMixin(_NamespaceMixin):
             self._synchronize_all()
         super().save_checkpoint(*args, **kwargs)
 
+    def on_train_start(self) -> None:
+        """Count the steps from those of the checkpoint that a fit resumes from."""
+        super().on_train_start()
+        self._all_steps = self._attached_trainer.global_step
+
     def on_train_end(self) -> None:
         """Make all ranks equal."""
         self._synchronize_all()
@@ -195,6 +201,7 @@ class _MixedDDPMixin(_NamespaceMixin):
         super().teardown()
 
     def _compare_rows(self) -> None:
+        self._has_compared_rows = True
         rows: list[Any] = [None] * self.world_size
         dist.all_gather_object(rows, self._rows)
         if self.is_global_zero and len(set(rows)) > 1:
@@ -211,6 +218,6 @@ def _reduce(mean, bucket):  # type: ignore[no-untyped-def]  # torch compares the
 
 
 def _note_rows(strategy: Any, _module: object, inputs: Any, named: Any) -> None:
-    if strategy._all_steps == 0:
+    if not strategy._has_compared_rows:
         tensors = (each for each in values_in([*inputs, named]) if isinstance(each, torch.Tensor) and each.dim())
         strategy._rows = next((len(each) for each in tensors), None)

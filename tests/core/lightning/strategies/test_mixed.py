@@ -295,10 +295,13 @@ def test_chip_that_skips_the_synchronization_is_found(run: Callable[..., Any], t
 def test_checkpoint_resumes_on_other_chips(run: Callable[..., Any], tmp_path: Path) -> None:
     run(("hpu", "sdaa"), epochs=1, mixed={"sync_every": 7}, save="first.ckpt")
 
-    found = [each[TRAINER] for each in run(("cpu", "npu"), resume="first.ckpt")]
+    found = [each[TRAINER] for each in run(("cpu", "npu"), resume="first.ckpt", logs=True)]
 
     assert torch.load(tmp_path / "first.ckpt", weights_only=True)["global_step"] == STEPS // 2
     assert found[0]["weights"] == found[1]["weights"] == pytest.approx(train_alone(2, 2)[0], abs=1e-6)
+    lines = csv.DictReader((tmp_path / "logged/metrics.csv").read_text().splitlines())
+    steps = [int(row["step"]) for row in lines if row["distance_of_replicas"]]
+    assert steps == list(range(STEPS // 2 + 1, STEPS + 1))
 
 
 def test_killed_rank_ends_the_job(begin: Begin) -> None:
