@@ -85,12 +85,22 @@ def _is_mixed(namespace: Namespace, strategy: Any) -> bool:
 
 
 def _choose_for_mixed_job(namespace: Namespace, accelerator: Any) -> Any:
-    """Return the accelerator of this node in a mixed job: the choice of ``auto``, and ours for the CPU."""
+    """Return the accelerator of this node in a mixed job: the choice of ``auto``, and ours for the CPU.
+
+    Raises :class:`UnsupportedError` for another one of Lightning's.
+    """
     if accelerator == "auto":
         accelerator = getattr(namespace.connector, namespace.connector_class)._choose_auto_accelerator()
     if accelerator == "cpu" or isinstance(accelerator, namespace.module("accelerators").CPUAccelerator):
         keep(CPU)
         return classes(namespace).accelerator(CPU.name)
+    stock = isinstance(accelerator, namespace.module("accelerators").Accelerator) and not is_ours(accelerator)
+    if stock or accelerator in LIGHTNING_NAMES:
+        name = type(accelerator).__name__ if stock else repr(accelerator)
+        raise UnsupportedError(
+            f"accelerator={name}: 'ddp_mixed' trains on Northbridge's backends and the CPU. Fix: another strategy=",
+            capability="strategy",
+        )
     return accelerator
 
 

@@ -414,6 +414,11 @@ def test_what_a_mixed_job_cannot_run(
     with pytest.raises(UnsupportedError, match=r"bf16-mixed.*it has none"):
         build(accelerator="cpu_sim", strategy="ddp_mixed", precision="bf16-mixed")
     assert "Fix: import it from" in refusal(NamespaceError, build, accelerator="cpu_sim", strategy=foreign())
+    stock = namespace.module("accelerators").CUDAAccelerator()
+    for accelerator, name in (("gpu", "'gpu'"), (stock, "CUDAAccelerator")):
+        assert refusal(UnsupportedError, build, accelerator=accelerator, strategy="ddp_mixed") == (
+            f"accelerator={name}: 'ddp_mixed' trains on Northbridge's backends and the CPU. Fix: another strategy="
+        )
 
 
 def test_page_shows_what_its_script_prints(begin: Begin, tmp_path: Path) -> None:
