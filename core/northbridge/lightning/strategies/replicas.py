@@ -119,7 +119,7 @@ def _difference(own: Tensor, rank_0s: Tensor) -> Tensor:
 def _largest(parameters: Sequence[Tensor], apart: Sequence[float], norms: Sequence[float]) -> Distance:
     finite = [(norm, each.numel()) for norm, each in zip(norms, parameters, strict=True) if math.isfinite(norm)]
     numbers = sum(count for _, count in finite)
-    typical = math.sqrt(sum(norm**2 for norm, _ in finite) / numbers) if numbers else 0.0
+    typical = math.hypot(*(norm for norm, _ in finite)) / math.sqrt(numbers) if numbers else 0.0
     worst, place = 0.0, 0
     for number, (parameter, difference, norm) in enumerate(zip(parameters, apart, norms, strict=True)):
         if difference == 0:
