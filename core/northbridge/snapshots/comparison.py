@@ -124,16 +124,20 @@ class Forward:
         inner: dict[int, list[CallRecord]] = defaultdict(list)
         for call in self.first:
             inner[call.inside].append(call)
+        nearest = {-1: -1}  # the call itself, or that around it, if it has a counterpart
         for call in self.first:
-            while open_calls and open_calls[-1].number != call.inside:
+            around = nearest[call.number] = nearest.get(call.inside, -1)
+            while open_calls and open_calls[-1].number != around:
                 self._end(open_calls.pop())
             other = self.second.get((call.path, call.call))
-            if other is None or (call.inside in self.matched) != (call.inside >= 0):
+            if other is None:
                 self._note_unmatched(call, inner[call.inside])
                 continue
-            self.matched[call.number] = call, other
-            self._begin(call, other, is_leaf=not inner[call.number])
-            open_calls.append(call)
+            nearest[call.number] = call.number
+            kept = call.model_copy(update={"inside": around})
+            self.matched[call.number] = kept, other
+            self._begin(kept, other, is_leaf=not inner[call.number])
+            open_calls.append(kept)
         while open_calls:
             self._end(open_calls.pop())
 

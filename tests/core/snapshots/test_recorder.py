@@ -301,6 +301,22 @@ def test_what_cannot_be_compared_is_noted(
     assert compare_runs(*runs).notes == notes
 
 
+def test_a_module_around_the_model_hides_nothing(tmp_path: Path) -> None:
+    """Strategies differ in it: DDP calls the LightningModule, and a strategy for one device calls its method."""
+    for name in ("a", "b"):
+        torch.manual_seed(0)
+        outer = nn.Sequential(Net())
+        if name == "b":
+            forward = outer[0].shared.forward
+            vars(outer[0].shared)["forward"] = lambda rows, forward=forward: forward(rows) * 1.01
+        with northbridge.Snapshots(tmp_path / name, outer):
+            (outer if name == "a" else outer[0])(torch.ones(2, 8))
+
+    for first, second in (("a", "b"), ("b", "a")):
+        answer = compare(tmp_path / first, tmp_path / second)
+        assert (answer.phase, answer.path) == ("forward", "0.shared"), answer.sentence
+
+
 def test_a_captured_step_has_gradients_and_updates(tmp_path: Path) -> None:
     northbridge.load("cpu_sim")
     for name, callbacks in (("a", []), ("b", [CapturedStep()])):
