@@ -23,7 +23,7 @@ SAMPLE = 16
 
 _COLUMNS = 251  # a prime: rows of usual lengths that are swapped change the sums
 _BLOCK = 1 << 16
-_MOST_TENSORS = 16
+_MOST_TENSORS = 128
 _DEEPEST = 4
 _MOST = 3.4e38  # of float32
 
