@@ -36,8 +36,10 @@ def compare_gradients(found: StepComparison, forward: Forward) -> None:
 def _find_gradients_of_one_run(found: StepComparison, flows: Flows) -> list[Finding]:
     """Return the gradients that one run alone has, in the order of the backward pass, if both runs have gradients."""
     runs = {run: step.named["gradient"] for run, step in (("A", found.first), ("B", found.second))}
-    alone = []
-    for name, value in {**runs["A"], **runs["B"]}.items() if all(runs.values()) else ():
+    alone: list[tuple[float, Finding]] = []
+    if not all(runs.values()):
+        return []
+    for name, value in {**runs["A"], **runs["B"]}.items():
         owners = [run for run, gradients in runs.items() if name in gradients]
         if len(owners) == 1 and (value.norm or value.lost):
             calls = flows.last(name.rpartition(".")[0])

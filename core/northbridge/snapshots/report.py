@@ -66,7 +66,7 @@ def compare_runs(first: Run, second: Run) -> Answer:
 def _note_absent(run: Run, ranks: list[tuple[int, list[StepComparison]]]) -> list[str]:
     """Return a note on everything that could not be compared because a run does not have it."""
     steps = [each for _, all_of in ranks for each in all_of]
-    notes = []
+    notes: list[str] = []
     if len(ranks) < run.world_size:
         absent = run.world_size - len(ranks)
         notes.append(f"{absent} of {run.world_size} ranks are not compared: a run has no whole step of them")

@@ -282,7 +282,7 @@ def test_what_cannot_be_compared_is_noted(
 ) -> None:
     def record(name: str, train: bool = True, most: int = 20_000, extra: bool = False) -> Path:
         torch.manual_seed(0)
-        model = Net()
+        model: Any = Net()
         model.extra = nn.Identity()
         monkeypatch.setattr(step_module, "_MOST_VALUES", most)
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -293,8 +293,9 @@ def test_what_cannot_be_compared_is_noted(
             optimizer.step()
         return tmp_path / name
 
-    world_size = options.pop("world_size", 1)
-    runs = read_run(record("a")), read_run(record("b", **options))
+    world_size = options.get("world_size", 1)
+    changes = {name: value for name, value in options.items() if name != "world_size"}
+    runs = read_run(record("a")), read_run(record("b", **changes))
     for run in runs:
         run.world_size = world_size
 
@@ -305,7 +306,7 @@ def test_a_module_around_the_model_hides_nothing(tmp_path: Path) -> None:
     """Strategies differ in it: DDP calls the LightningModule, and a strategy for one device calls its method."""
     for name in ("a", "b"):
         torch.manual_seed(0)
-        outer = nn.Sequential(Net())
+        outer: Any = nn.Sequential(Net())
         if name == "b":
             forward = outer[0].shared.forward
             vars(outer[0].shared)["forward"] = lambda rows, forward=forward: forward(rows) * 1.01

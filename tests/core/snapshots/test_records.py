@@ -48,7 +48,7 @@ class Odd(nn.Module):
     def __init__(self, silent: int = 9) -> None:
         super().__init__()
         self.part, self.layer, self.silent = nn.Identity(), nn.Linear(3, 2), silent
-        self.part.forward = self.pass_on  # type: ignore[method-assign]
+        vars(self.part)["forward"] = self.pass_on
 
     def pass_on(self, rows: torch.Tensor) -> torch.Tensor | None:
         self.silent -= 1
