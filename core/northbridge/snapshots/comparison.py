@@ -83,13 +83,21 @@ class StepComparison:
 
 
 def compare_weights(found: StepComparison, before: StepComparison | None) -> None:
+    scales: dict[str, float] = defaultdict(float)
+    for name, value in found.first.named["weight"].items():
+        scales[name.rpartition(".")[0]] = math.hypot(scales[name.rpartition(".")[0]], value.norm)
     for name, mine, other in found.pairs("weight"):
         apart = found.weights[name] = difference(mine, other)
         most = floor((mine.dtype, other.dtype)) * max(mine.norm, other.norm)
         if before is not None:
-            if found.after_gap or name not in before.updates:
+            if found.after_gap:
                 continue
-            most += 2 * (before.weights.get(name, 0.0) + before.updates[name])
+            most += 2 * before.weights.get(name, 0.0)
+            if name in before.updates:
+                most += 2 * before.updates[name]
+            else:  # a buffer, of which a mean may be almost zero: its module's others have the scale
+                scale = scales[name.rpartition(".")[0]]
+                most += explained(before.largest("forward"), floor((mine.dtype, other.dtype))) * scale
         if apart > most:
             scale = max(mine.norm, other.norm) or 1.0
             found.findings.append(Finding("weights", name, 0.0, apart / scale, most / scale, (mine, other)))

@@ -302,6 +302,19 @@ def test_what_cannot_be_compared_is_noted(
     assert compare_runs(*runs).notes == notes
 
 
+def test_a_buffer_of_another_value_is_found(tmp_path: Path) -> None:
+    for name, momentum in (("a", 0.1), ("b", 0.2)):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4, momentum=momentum))
+        snapshots = northbridge.Snapshots(tmp_path / name, model)
+        for rows, _ in DataLoader(data(), 8):
+            with snapshots:
+                model(rows)
+
+    sentence = compare(tmp_path / "a", tmp_path / "b").sentence
+    assert sentence.startswith("step 1, 1.running_mean: the weights differ before the step, by ")
+
+
 def test_a_module_around_the_model_hides_nothing(tmp_path: Path) -> None:
     """Strategies differ in it: DDP calls the LightningModule, and a strategy for one device calls its method."""
     for name in ("a", "b"):
