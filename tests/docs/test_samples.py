@@ -54,9 +54,13 @@ SCRIPTS = [
     page
     for page in PAGES
     if page.startswith("docs/")
-    and any(f"python {file}" in each for each, _ in _commands(page, "python") for file in _files(page))
+    and any(
+        f"python {file}" in each and "NODE_RANK=" not in each
+        for each, _ in _commands(page, "python")
+        for file in _files(page)
+    )
 ]
-"""The pages with commands that run a script of the page; those of examples/ run on their chips."""
+"""The pages with commands that run a script of the page, on one node; those of examples/ run on their chips."""
 
 
 APART = {"northbridge-npu": "npu", "northbridge-xpu": "xpu"}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from northbridge.snapshots.comparison import Finding, Forward, StepComparison, compare_weights
+from northbridge.snapshots.comparison import Difference, Forward, StepComparison, compare_weights
 from northbridge.snapshots.distance import distance, rounding
 from northbridge.snapshots.gradients import compare_gradients, compare_updates
-from northbridge.snapshots.records import RecordError, Run, Step
+from northbridge.snapshots.records import RecordedRun, RecordError, Step
 
 
-def align(first: Run, second: Run) -> list[tuple[int, list[StepComparison]]]:
+def align(first: RecordedRun, second: RecordedRun) -> list[tuple[int, list[StepComparison]]]:
     """Compare the common steps of each rank. Raises :class:`RecordError` if the runs cannot be compared."""
     if first.world_size != second.world_size:
         sizes = f"{first.folder} has {first.world_size} ranks, {second.folder} has {second.world_size}"
@@ -64,7 +64,7 @@ def compare_steps(first: Step, second: Step, before: StepComparison | None, *, i
     for name, mine, other in found.pairs("batch"):
         apart, most = distance(mine, other), rounding(mine, other)
         if apart > most:
-            found.findings.append(Finding("batch", f"batch[{name}]", 0.0, apart, most, (mine, other)))
+            found.findings.append(Difference("batch", f"batch[{name}]", 0.0, apart, most, (mine, other)))
     forward = Forward(found)
     forward.compare()
     compare_gradients(found, forward)

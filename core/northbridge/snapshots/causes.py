@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Literal
 
-from northbridge.snapshots.comparison import INPUT, OUTSIDE, Finding, StepComparison
+from northbridge.snapshots.comparison import INPUT, OUTSIDE, Difference, StepComparison
 from northbridge.snapshots.distance import distance
-from northbridge.snapshots.records import CallRecord, Step, Value
+from northbridge.snapshots.records import ModuleCallRecord, Step, Value
 
 Cause = Literal[
     "another batch",
@@ -34,7 +34,7 @@ _PRODUCTS = ("Linear", "Conv", "Attention", "LSTM", "GRU", "RNN", "Bilinear")
 
 
 def name_cause(
-    finding: Finding, at: StepComparison, earlier: Sequence[StepComparison], ranks: Mapping[int, tuple[Step, Step]]
+    finding: Difference, at: StepComparison, earlier: Sequence[StepComparison], ranks: Mapping[int, tuple[Step, Step]]
 ) -> Cause:
     """Return the cause of ``finding`` in step ``at``, after ``earlier`` ones; ``ranks`` has both steps of each."""
     if _is_unsynchronised(finding, at, earlier, ranks):
@@ -71,7 +71,7 @@ def _computed_in(value: Value) -> str:
     return value.dtype
 
 
-def _has_other_dtype(finding: Finding) -> bool:
+def _has_other_dtype(finding: Difference) -> bool:
     if finding.values is None:
         return False
     first, second = compute_dtypes(finding.values)
@@ -79,7 +79,7 @@ def _has_other_dtype(finding: Finding) -> bool:
 
 
 def _is_unsynchronised(
-    finding: Finding, at: StepComparison, earlier: Sequence[StepComparison], ranks: Mapping[int, tuple[Step, Step]]
+    finding: Difference, at: StepComparison, earlier: Sequence[StepComparison], ranks: Mapping[int, tuple[Step, Step]]
 ) -> bool:
     """Return True for memory that was read too early, and for gradients that the ranks of one run alone share."""
     if finding.values is None:
@@ -115,7 +115,7 @@ def _is_constant(value: Value) -> bool:
     return bool(value.bits) and value.size > 1 and len({*value.samples}) == 1
 
 
-def _is_stale(finding: Finding, at: StepComparison, earlier: Sequence[StepComparison]) -> bool:
+def _is_stale(finding: Difference, at: StepComparison, earlier: Sequence[StepComparison]) -> bool:
     """Return True if one run alone called no parts of the module, or repeated a result although its inputs changed."""
     if finding.phase == "update":
         return bool(earlier) and _has_old_rate(at, earlier[-1])
@@ -128,7 +128,7 @@ def _is_stale(finding: Finding, at: StepComparison, earlier: Sequence[StepCompar
     return first != second or (finding.values is not None and any(_stands_still(finding, each) for each in earlier))
 
 
-def _stands_still(finding: Finding, before: StepComparison) -> bool:
+def _stands_still(finding: Difference, before: StepComparison) -> bool:
     """Return True if the outputs of one run alone are almost those of the step ``before``."""
     moved = []
     for step, call, value in zip((before.first, before.second), finding.calls or (), finding.values or (), strict=True):
@@ -151,7 +151,7 @@ def _has_old_rate(at: StepComparison, before: StepComparison) -> bool:
     return sum(alike) > 0.8 * len(alike) and abs(middle - 1) > 2e-3 and abs(median(then) - 1) < 2e-3
 
 
-def _is_drawn_outside(finding: Finding, at: StepComparison) -> bool:
+def _is_drawn_outside(finding: Difference, at: StepComparison) -> bool:
     """Return True if the first call's input is random: the step drew numbers before it."""
     if finding.calls is None or finding.path not in (INPUT, OUTSIDE):
         return False
@@ -159,7 +159,7 @@ def _is_drawn_outside(finding: Finding, at: StepComparison) -> bool:
     return finding.calls[0].number == 0 and any(before != after for before, after in begins)
 
 
-def _random_cause(finding: Finding) -> Cause | None:
+def _random_cause(finding: Difference) -> Cause | None:
     if finding.calls is None or finding.phase != "forward":
         return None
     first, second = finding.calls
@@ -168,7 +168,7 @@ def _random_cause(finding: Finding) -> Cause | None:
     return "dropout" if first.drops or second.drops or first.training != second.training else "another random stream"
 
 
-def _is_tf32(finding: Finding, at: StepComparison) -> bool:
+def _is_tf32(finding: Difference, at: StepComparison) -> bool:
     """Return True if the first product of the step is in float32, and its distance is that of factors of ten bits."""
     if finding.phase != "forward" or finding.calls is None or finding.values is None:
         return False
@@ -179,7 +179,7 @@ def _is_tf32(finding: Finding, at: StepComparison) -> bool:
     return finding.values[0].dtype == "float32" and low < finding.distance < high and is_first and _is_product(call, at)
 
 
-def _is_product(call: CallRecord, at: StepComparison) -> bool:
+def _is_product(call: ModuleCallRecord, at: StepComparison) -> bool:
     weights = at.first.named["weight"].items()
     own = any(name.rpartition(".")[0] == call.path and len(value.shape) > 1 for name, value in weights)
     return any(name in call.of for name in _PRODUCTS) or (own and "Embedding" not in call.of)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from northbridge.snapshots.distance import difference, distance, explained, floor, rounding
-from northbridge.snapshots.records import CallRecord, Step, Value
+from northbridge.snapshots.records import ModuleCallRecord, Step, Value
 
 Phase = Literal["weights", "batch", "forward", "gradient", "update"]
 OUTSIDE = "(outside the model)"
@@ -17,7 +17,7 @@ INPUT = "the model's input"
 
 
 @dataclass(frozen=True)
-class Finding:
+class Difference:
     """A tensor whose distance is beyond ``explained``."""
 
     phase: Phase
@@ -28,12 +28,12 @@ class Finding:
     distance: float
     explained: float
     values: tuple[Value, Value] | None = None
-    calls: tuple[CallRecord, CallRecord] | None = None
+    calls: tuple[ModuleCallRecord, ModuleCallRecord] | None = None
     detail: str = ""
 
 
 @dataclass
-class Row:
+class LayerRow:
     """The largest distances of one module in one step."""
 
     path: str
@@ -44,7 +44,7 @@ class Row:
 
 
 @dataclass
-class Frame:
+class Sources:
     """The tensors that the code of one call can have used so far."""
 
     distance: float = 0.0
@@ -61,8 +61,8 @@ class StepComparison:
     first: Step
     second: Step
     after_gap: bool
-    findings: list[Finding] = field(default_factory=list)
-    rows: dict[str, Row] = field(default_factory=dict)
+    findings: list[Difference] = field(default_factory=list)
+    rows: dict[str, LayerRow] = field(default_factory=dict)
     unmatched: int = 0
     weights: dict[str, float] = field(default_factory=dict)
     """Difference of each parameter and buffer before the step."""
@@ -70,8 +70,8 @@ class StepComparison:
     updates: dict[str, float] = field(default_factory=dict)
     """Difference of each update."""
 
-    def row(self, path: str) -> Row:
-        return self.rows.setdefault(path, Row(path))
+    def row(self, path: str) -> LayerRow:
+        return self.rows.setdefault(path, LayerRow(path))
 
     def pairs(self, kind: str) -> Iterator[tuple[str, Value, Value]]:
         for name, value in self.first.named[kind].items():
@@ -100,7 +100,7 @@ def compare_weights(found: StepComparison, before: StepComparison | None) -> Non
                 most += explained(before.largest("forward"), floor((mine.dtype, other.dtype))) * scale
         if apart > most:
             scale = max(mine.norm, other.norm) or 1.0
-            found.findings.append(Finding("weights", name, 0.0, apart / scale, most / scale, (mine, other)))
+            found.findings.append(Difference("weights", name, 0.0, apart / scale, most / scale, (mine, other)))
 
 
 class Forward:
@@ -110,7 +110,7 @@ class Forward:
         self.found = found
         self.first = sorted(found.first.calls.values(), key=lambda call: call.number)
         self.second = found.second.calls
-        self.frames: dict[int, Frame] = {-1: Frame()}
+        self.frames: dict[int, Sources] = {-1: Sources()}
         self.values: dict[int, int] = {}
         """The second run's number of each value of the first run's."""
 
@@ -118,7 +118,7 @@ class Forward:
         self.input_distances: dict[int, float] = {}
         """The distance of each call's inputs."""
 
-        self.matched: dict[int, tuple[CallRecord, CallRecord]] = {}
+        self.matched: dict[int, tuple[ModuleCallRecord, ModuleCallRecord]] = {}
         self.own: dict[str, list[str]] = defaultdict(list)
         for name in found.weights:
             path = name.rpartition(".")[0]
@@ -128,8 +128,8 @@ class Forward:
             self.frames[-1].use(distance(mine, other), rounding(mine, other))
 
     def compare(self) -> None:
-        open_calls: list[CallRecord] = []
-        inner: dict[int, list[CallRecord]] = defaultdict(list)
+        open_calls: list[ModuleCallRecord] = []
+        inner: dict[int, list[ModuleCallRecord]] = defaultdict(list)
         for call in self.first:
             inner[call.inside].append(call)
         nearest = {-1: -1}  # the call itself, or that around it, if it has a counterpart
@@ -159,15 +159,17 @@ class Forward:
         whole, apart = math.hypot(*norms), math.hypot(*(self.found.weights[name] for name in names))
         return apart / whole if whole else float(apart > 0)
 
-    def _note_unmatched(self, call: CallRecord, beside: list[CallRecord]) -> None:
+    def _note_unmatched(self, call: ModuleCallRecord, beside: list[ModuleCallRecord]) -> None:
         self.found.unmatched += 1
         around = self.matched.get(call.inside)
         # Compiled, captured and checkpointed modules call none of their parts.
         if around is not None and any((each.path, each.call) in self.second for each in beside):
             detail = "it is called in A only"
-            self.found.findings.append(Finding("forward", call.path, 0.0, math.inf, 0.0, None, None, detail))
+            self.found.findings.append(Difference("forward", call.path, 0.0, math.inf, 0.0, None, None, detail))
 
-    def _pairs(self, call: CallRecord, other: CallRecord, kind: Literal["inputs", "outputs"]) -> tuple[float, float]:
+    def _pairs(
+        self, call: ModuleCallRecord, other: ModuleCallRecord, kind: Literal["inputs", "outputs"]
+    ) -> tuple[float, float]:
         """Return the largest distance of the tensors, and the floor of their dtypes."""
         largest, most = 0.0, floor((call.autocast, other.autocast))
         mine, others = getattr(call, kind), getattr(other, kind)
@@ -180,40 +182,40 @@ class Forward:
         return (largest if len(mine) == len(others) else math.inf), most
 
     def _worst(
-        self, call: CallRecord, other: CallRecord, kind: Literal["inputs", "outputs"]
+        self, call: ModuleCallRecord, other: ModuleCallRecord, kind: Literal["inputs", "outputs"]
     ) -> tuple[Value, Value] | None:
         pairs = list(zip(getattr(call, kind), getattr(other, kind), strict=False))
         one, two = max(pairs, key=lambda pair: self.distances[pair[0]], default=(-1, -1))
         return (self.found.first.values[one], self.found.second.values[two]) if one >= 0 else None
 
-    def _begin(self, call: CallRecord, other: CallRecord, *, is_leaf: bool) -> None:
+    def _begin(self, call: ModuleCallRecord, other: ModuleCallRecord, *, is_leaf: bool) -> None:
         around = self.frames[call.inside]
         apart, most = self._pairs(call, other, "inputs")
         allowed = explained(around.distance, max(most, around.floor), after_gap=self.found.after_gap)
         if apart > allowed:
             values = self._worst(call, other, "inputs")
             if call.inside < 0 and not self.has_batch:
-                finding = Finding("batch", INPUT, 0.0, apart, allowed, values, (call, other))
+                finding = Difference("batch", INPUT, 0.0, apart, allowed, values, (call, other))
             else:
                 outer = self.matched.get(call.inside)
                 path = call.path if outer is None else outer[0].path
                 detail = f"in its own code, before {call.path}" if outer else f"before {call.path or 'the model'}"
                 sources = around.distance
                 path = path if outer else OUTSIDE
-                finding = Finding("forward", path, sources, apart, allowed, values, outer or (call, other), detail)
+                finding = Difference("forward", path, sources, apart, allowed, values, outer or (call, other), detail)
             self.found.findings.append(finding)
         self.input_distances[call.number] = apart
-        frame = self.frames[call.number] = Frame(apart, most)
+        frame = self.frames[call.number] = Sources(apart, most)
         frame.use(self.weights_of(call.path, below=is_leaf), 0.0)
 
-    def _end(self, call: CallRecord) -> None:
+    def _end(self, call: ModuleCallRecord) -> None:
         call, other = self.matched[call.number]
         frame = self.frames[call.number]
         apart, most = self._pairs(call, other, "outputs")
         allowed = explained(frame.distance, max(most, frame.floor), after_gap=self.found.after_gap)
         values = self._worst(call, other, "outputs")
         if apart > allowed and not (values and floor((values[0].dtype,)) == 0 and frame.distance > 0):
-            finding = Finding(
+            finding = Difference(
                 "forward", call.path, self.input_distances[call.number], apart, allowed, values, (call, other)
             )
             self.found.findings.append(finding)

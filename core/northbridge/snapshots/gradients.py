@@ -6,9 +6,9 @@ import math
 from collections import defaultdict
 from statistics import median
 
-from northbridge.snapshots.comparison import OUTSIDE, Finding, Forward, Frame, StepComparison
+from northbridge.snapshots.comparison import OUTSIDE, Difference, Forward, Sources, StepComparison
 from northbridge.snapshots.distance import difference, distance, explained, floor, rounding
-from northbridge.snapshots.records import CallRecord, Value
+from northbridge.snapshots.records import ModuleCallRecord, Value
 
 _LARGEST_POWER = 64  # of two, between loss scales
 
@@ -16,7 +16,7 @@ _LARGEST_POWER = 64  # of two, between loss scales
 def compare_gradients(found: StepComparison, forward: Forward) -> None:
     """Compare the gradients of tensors and of parameters, in the order of the backward pass."""
     flows = Flows(found, forward)
-    at: list[tuple[float, Finding]] = flows.compare()
+    at: list[tuple[float, Difference]] = flows.compare()
     for name, mine, other in found.pairs("gradient"):
         owner = name.rpartition(".")[0]
         sources, most, scale, when = flows.sources_of(owner)
@@ -28,22 +28,22 @@ def compare_gradients(found: StepComparison, forward: Forward) -> None:
         most = max(most, rounding(mine, other, *casts))
         allowed = explained(sources, most, after_gap=found.after_gap)
         if min(apart, own) > allowed:
-            at.append((when, Finding("gradient", name, sources, apart, allowed, (mine, other), flows.last(owner))))
+            at.append((when, Difference("gradient", name, sources, apart, allowed, (mine, other), flows.last(owner))))
     at += [(math.inf, finding) for finding in _find_gradients_of_one_run(found, flows)]
     found.findings += [finding for _, finding in sorted(at, key=lambda pair: pair[0])]
 
 
-def _find_gradients_of_one_run(found: StepComparison, flows: Flows) -> list[Finding]:
+def _find_gradients_of_one_run(found: StepComparison, flows: Flows) -> list[Difference]:
     """Return the gradients that one run alone has, in the order of the backward pass, if both runs have gradients."""
     runs = {run: step.named["gradient"] for run, step in (("A", found.first), ("B", found.second))}
-    alone: list[tuple[float, Finding]] = []
+    alone: list[tuple[float, Difference]] = []
     if not all(runs.values()):
         return []
     for name, value in {**runs["A"], **runs["B"]}.items():
         owners = [run for run, gradients in runs.items() if name in gradients]
         if len(owners) == 1 and (value.norm or value.lost):
             calls = flows.last(name.rpartition(".")[0])
-            finding = Finding(
+            finding = Difference(
                 "gradient", name, 0.0, math.inf, 0.0, None, calls, f"it has a gradient in {owners[0]} only"
             )
             alone.append((-calls[0].number if calls else math.inf, finding))
@@ -57,9 +57,9 @@ class Flows:
         self.found, self.forward = found, forward
         self.order: dict[int, int] = {}
         self.distances: dict[int, float] = {}
-        self.takers: dict[int, list[CallRecord]] = defaultdict(list)
-        self.maker: dict[int, CallRecord] = {}
-        self.of_path: dict[str, list[tuple[CallRecord, CallRecord]]] = defaultdict(list)
+        self.takers: dict[int, list[ModuleCallRecord]] = defaultdict(list)
+        self.maker: dict[int, ModuleCallRecord] = {}
+        self.of_path: dict[str, list[tuple[ModuleCallRecord, ModuleCallRecord]]] = defaultdict(list)
         for call, other in forward.matched.values():
             self.of_path[call.path].append((call, other))
             for each in {*call.inputs} - {*call.outputs}:  # a dropout with p=0 returns its input itself
@@ -83,9 +83,9 @@ class Flows:
         number = self.found.second.flows.get(self.forward.values.get(of, -1))
         return None if number is None else self.found.second.values[number]
 
-    def compare(self) -> list[tuple[float, Finding]]:
-        at: list[tuple[float, Finding]] = []
-        inside: dict[int, Frame] = defaultdict(Frame)
+    def compare(self) -> list[tuple[float, Difference]]:
+        at: list[tuple[float, Difference]] = []
+        inside: dict[int, Sources] = defaultdict(Sources)
         for order, (of, value) in enumerate(self.found.first.flows.items()):
             mine, other = self.found.first.values[value], self._other(of)
             if other is None:
@@ -96,7 +96,7 @@ class Flows:
             apart = self.distances[of] = distance(mine, other)
             maker, takers = self.maker.get(of), self.takers[of]
             home = maker.inside if maker else takers[0].inside if takers else -1
-            around = Frame(inside[home].distance, inside[home].floor)
+            around = Sources(inside[home].distance, inside[home].floor)
             around.use(self.forward.frames[home].distance, self.forward.frames[home].floor)
             casts = [each.autocast for call in takers for each in self.forward.matched[call.number]]
             around.use(self.forward.distances.get(of, 0.0), rounding(mine, other, *casts))
@@ -121,30 +121,30 @@ class Flows:
                 row.gradient = max(row.gradient, apart)
         return at
 
-    def _innermost(self, of: int) -> list[CallRecord]:
+    def _innermost(self, of: int) -> list[ModuleCallRecord]:
         takers = self.takers[of]
         return [each for each in takers if not any(other.inside == each.number for other in takers)]
 
     def _blame(
         self,
         of: int,
-        outer: tuple[CallRecord, CallRecord] | None,
-        around: Frame,
+        outer: tuple[ModuleCallRecord, ModuleCallRecord] | None,
+        around: Sources,
         apart: float,
         allowed: float,
         values: tuple[Value, Value],
-    ) -> Finding:
+    ) -> Difference:
         """Name the modules that took the tensor, or the code around if no module did."""
         innermost = self._innermost(of)
         calls = self.forward.matched[innermost[0].number] if innermost else outer
         path = " or ".join(dict.fromkeys(each.path for each in innermost)) or (outer[0].path if outer else OUTSIDE)
         maker = self.maker.get(of)
         detail = "" if innermost else f"in its own code, after {maker.path or 'the model'}" if maker else ""
-        return Finding("gradient", path, around.distance, apart, allowed, values, calls, detail)
+        return Difference("gradient", path, around.distance, apart, allowed, values, calls, detail)
 
     def sources_of(self, owner: str) -> tuple[float, float, float, float]:
         """Return what the gradient of ``owner``'s parameter comes from: distance, floor, scale of its sum, and when."""
-        around, scale, when = Frame(), 0.0, math.inf
+        around, scale, when = Sources(), 0.0, math.inf
         for call, _ in self.of_path[owner]:
             frame = self.forward.frames[call.number]
             around.use(frame.distance, frame.floor)
@@ -162,7 +162,7 @@ class Flows:
             around.use(self.forward.weights_of("", below=True), 0.0)
         return around.distance, around.floor, scale, when
 
-    def last(self, owner: str) -> tuple[CallRecord, CallRecord] | None:
+    def last(self, owner: str) -> tuple[ModuleCallRecord, ModuleCallRecord] | None:
         return self.of_path[owner][-1] if self.of_path[owner] else None
 
 
@@ -182,7 +182,7 @@ def compare_updates(found: StepComparison, before: StepComparison | None) -> Non
         row = found.row(owner)
         row.update = max(row.update, min(2.0, apart / scale))
         if apart / scale > most and not found.after_gap and source < 0.1 and _is_beyond_signs(mine, other, most):
-            found.findings.append(Finding("update", name, source, apart / scale, most, (mine, other)))
+            found.findings.append(Difference("update", name, source, apart / scale, most, (mine, other)))
 
 
 def _is_beyond_signs(first: Value, second: Value, most: float) -> bool:

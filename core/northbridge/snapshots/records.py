@@ -28,11 +28,11 @@ class RecordError(Exception):
     """The records cannot be read, or cannot be compared."""
 
 
-class _Record(pydantic.BaseModel):
+class _SnapshotsRecord(pydantic.BaseModel):
     model_config: ClassVar[pydantic.ConfigDict] = pydantic.ConfigDict(frozen=True, strict=True, str_max_length=2000)
 
 
-class RunRecord(_Record):
+class RankRecord(_SnapshotsRecord):
     """The first line of a file."""
 
     kind: Literal["run"]
@@ -42,7 +42,7 @@ class RunRecord(_Record):
     torch: str
 
 
-class StepRecord(_Record):
+class StepRecord(_SnapshotsRecord):
     """The begin of a step."""
 
     kind: Literal["step"]
@@ -51,7 +51,7 @@ class StepRecord(_Record):
     random: _Count
 
 
-class Value(_Record):
+class Value(_SnapshotsRecord):
     """The measures of one tensor; only shape and dtype of one that is empty, sparse or nested."""
 
     kind: Literal["value"]
@@ -94,7 +94,7 @@ class Value(_Record):
         return size
 
 
-class CallRecord(_Record):
+class ModuleCallRecord(_SnapshotsRecord):
     """One call of a module; ``number`` counts calls by their begin, and ``inside`` is the call around it."""
 
     kind: Literal["call"]
@@ -112,7 +112,7 @@ class CallRecord(_Record):
     outputs: list[_Count]
 
 
-class FlowRecord(_Record):
+class FlowRecord(_SnapshotsRecord):
     """The gradient that reached the tensor with the measures ``of``."""
 
     kind: Literal["flow"]
@@ -120,7 +120,7 @@ class FlowRecord(_Record):
     value: _Count
 
 
-class NamedRecord(_Record):
+class NamedRecord(_SnapshotsRecord):
     """A tensor of the batch, a parameter or buffer before the step, its gradient, or its update."""
 
     kind: Literal["batch", "weight", "gradient", "update"]
@@ -128,14 +128,14 @@ class NamedRecord(_Record):
     value: _Count
 
 
-class EndRecord(_Record):
+class StepEndRecord(_SnapshotsRecord):
     """The end of a step; without it, the process died in its midst."""
 
     kind: Literal["end"]
     left_out: bool
 
 
-Record = RunRecord | StepRecord | Value | CallRecord | FlowRecord | NamedRecord | EndRecord
+Record = RankRecord | StepRecord | Value | ModuleCallRecord | FlowRecord | NamedRecord | StepEndRecord
 _reader: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(Annotated[Record, pydantic.Field(discriminator="kind")])
 
 
@@ -149,7 +149,7 @@ class Step:
     """Of the random state at the begin, as that of each call."""
 
     values: list[Value] = field(default_factory=list)
-    calls: dict[tuple[str, int], CallRecord] = field(default_factory=dict)
+    calls: dict[tuple[str, int], ModuleCallRecord] = field(default_factory=dict)
     flows: dict[int, int] = field(default_factory=dict)
     """The gradients of values, in the order of the backward pass."""
 
@@ -161,7 +161,7 @@ class Step:
         """Add a line. Raises ``ValueError`` if it names a value that does not stand before it."""
         if isinstance(record, Value):
             self.values.append(record)
-        elif isinstance(record, CallRecord):
+        elif isinstance(record, ModuleCallRecord):
             self._check(*record.inputs, *record.outputs)
             if record.inside >= record.number:
                 raise ValueError("it is inside a later call")
@@ -191,7 +191,7 @@ class Step:
 
 
 @dataclass
-class Run:
+class RecordedRun:
     """The readable records of a run's ranks."""
 
     folder: Path
@@ -205,14 +205,14 @@ def name_file(rank: int) -> str:
     return f"rank-{rank}{_SUFFIX}"
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> RecordedRun:
     """Read the files of all ranks in ``folder``. Raises :class:`RecordError`."""
     if not folder.is_dir():
         raise RecordError(f"{folder} is not a folder. Fix: name the folder of Snapshots")
     paths = sorted(folder.glob(f"*{_SUFFIX}"))
     if not paths:
         raise RecordError(f"{folder} has no {_SUFFIX} files. Fix: train with Snapshots({str(folder)!r}, …)")
-    run = Run(folder, 0, {}, [])
+    run = RecordedRun(folder, 0, {}, [])
     for path in paths:
         about, steps = _read(path, run.damages)
         if about is not None and steps:
@@ -225,8 +225,8 @@ def read_run(folder: Path) -> Run:
     return run
 
 
-def _read(path: Path, damages: list[str]) -> tuple[RunRecord | None, dict[int, Step]]:
-    about: RunRecord | None = None
+def _read(path: Path, damages: list[str]) -> tuple[RankRecord | None, dict[int, Step]]:
+    about: RankRecord | None = None
     steps: dict[int, Step] = {}
     step: Step | None = None
     try:
@@ -238,13 +238,13 @@ def _read(path: Path, damages: list[str]) -> tuple[RunRecord | None, dict[int, S
         try:
             record = _reader.validate_json(line)
             if about is None:
-                if not isinstance(record, RunRecord) or record.format != FORMAT:
+                if not isinstance(record, RankRecord) or record.format != FORMAT:
                     damages.append(f"{path} was not written by this version of Snapshots: it is left out")
                     return None, {}
                 about = record
             elif isinstance(record, StepRecord):
                 step = Step(record.step, record.device, record.random)
-            elif step is not None and isinstance(record, EndRecord):
+            elif step is not None and isinstance(record, StepEndRecord):
                 step.left_out = record.left_out
                 steps[step.step], step = step, None
             elif step is not None:

@@ -8,8 +8,8 @@ from typing import Literal
 
 from northbridge.snapshots.alignment import align
 from northbridge.snapshots.causes import compute_dtypes, name_cause
-from northbridge.snapshots.comparison import Finding, Row, StepComparison
-from northbridge.snapshots.records import Run, Value
+from northbridge.snapshots.comparison import Difference, LayerRow, StepComparison
+from northbridge.snapshots.records import RecordedRun, Value
 
 _NEAR = 12
 KINDS: tuple[Literal["forward", "gradient", "update"], ...] = ("forward", "gradient", "update")
@@ -28,14 +28,14 @@ class Answer:
     phase: str
     path: str
     sentence: str
-    table: list[Row]
+    table: list[LayerRow]
     curve: list[tuple[float, ...]]
     """The step, and the largest distances in forward, gradient and update."""
 
     notes: list[str]
 
 
-def compare_runs(first: Run, second: Run) -> Answer:
+def compare_runs(first: RecordedRun, second: RecordedRun) -> Answer:
     """Compare two runs. Raises :class:`northbridge.snapshots.records.RecordError`."""
     ranks = align(first, second)
     found = [
@@ -63,7 +63,7 @@ def compare_runs(first: Run, second: Run) -> Answer:
     return Answer(bool(found), cause, at.first.step, rank, phase, path, sentence, _near(at, path), curve, notes)
 
 
-def _note_absent(run: Run, ranks: list[tuple[int, list[StepComparison]]]) -> list[str]:
+def _note_absent(run: RecordedRun, ranks: list[tuple[int, list[StepComparison]]]) -> list[str]:
     """Return a note on everything that could not be compared because a run does not have it."""
     steps = [each for _, all_of in ranks for each in all_of]
     notes: list[str] = []
@@ -97,7 +97,7 @@ def _of_step(ranks: list[tuple[int, list[StepComparison]]], step: int) -> list[S
     return [each for _, steps in ranks for each in steps if each.first.step == step]
 
 
-def _say(finding: Finding, at: StepComparison, rank: int, cause: str, world_size: int) -> str:
+def _say(finding: Difference, at: StepComparison, rank: int, cause: str, world_size: int) -> str:
     where = f"step {at.first.step}, {f'rank {rank}, ' if world_size > 1 else ''}{finding.path or 'the model'}"
     if finding.calls is not None and finding.calls[0].path == finding.path and finding.calls[0].call:
         where += f", call {finding.calls[0].call + 1}"
@@ -118,7 +118,7 @@ def _say(finding: Finding, at: StepComparison, rank: int, cause: str, world_size
     return f"{where}{detail}: {apart}; {dtypes}cause: {cause}"
 
 
-def _say_distance(finding: Finding, values: tuple[Value, Value]) -> str:
+def _say_distance(finding: Difference, values: tuple[Value, Value]) -> str:
     first, second = values
     if first.shape != second.shape:
         return f"their shapes, {first.shape} and {second.shape}"
@@ -127,7 +127,7 @@ def _say_distance(finding: Finding, values: tuple[Value, Value]) -> str:
     return _say_number(finding.distance)
 
 
-def _say_dtypes(finding: Finding, at: StepComparison) -> str:
+def _say_dtypes(finding: Difference, at: StepComparison) -> str:
     if finding.values is None:
         return ""
     (first, second), devices = compute_dtypes(finding.values), (at.first.device, at.second.device)
@@ -160,7 +160,7 @@ def _say_number(number: float) -> str:
     return "the bit" if number == 0 else say_number(number)
 
 
-def _near(at: StepComparison, path: str) -> list[Row]:
+def _near(at: StepComparison, path: str) -> list[LayerRow]:
     """Return the modules around the first difference, in the order in which they end."""
     rows = list(at.rows.values())
     first = path.partition(" or ")[0]

@@ -246,7 +246,7 @@ def test_a_skipped_optimizer_step_is_found(gives_optimizer: bool, tmp_path: Path
 
 def test_a_gradient_of_one_run_is_found(tmp_path: Path) -> None:
     def cut(net: Net) -> None:
-        forward = net.block.forward
+        forward: Any = net.block.forward
         vars(net.block)["forward"] = lambda rows: forward(rows).detach()
 
     fit(tmp_path / "a")
