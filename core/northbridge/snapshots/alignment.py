@@ -5,10 +5,10 @@ from __future__ import annotations
 from northbridge.snapshots.comparison import Difference, Forward, StepComparison, compare_weights
 from northbridge.snapshots.distance import distance, rounding
 from northbridge.snapshots.gradients import compare_gradients, compare_updates
-from northbridge.snapshots.records import RecordedRun, RecordError, Step
+from northbridge.snapshots.records import RecordError, SnapshotsRun, Step
 
 
-def align(first: RecordedRun, second: RecordedRun) -> list[tuple[int, list[StepComparison]]]:
+def align(first: SnapshotsRun, second: SnapshotsRun) -> list[tuple[int, list[StepComparison]]]:
     """Compare the common steps of each rank. Raises :class:`RecordError` if the runs cannot be compared."""
     if first.world_size != second.world_size:
         sizes = f"{first.folder} has {first.world_size} ranks, {second.folder} has {second.world_size}"

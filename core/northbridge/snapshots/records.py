@@ -32,7 +32,7 @@ class _SnapshotsRecord(pydantic.BaseModel):
     model_config: ClassVar[pydantic.ConfigDict] = pydantic.ConfigDict(frozen=True, strict=True, str_max_length=2000)
 
 
-class RankRecord(_SnapshotsRecord):
+class HeaderRecord(_SnapshotsRecord):
     """The first line of a file."""
 
     kind: Literal["run"]
@@ -135,7 +135,7 @@ class StepEndRecord(_SnapshotsRecord):
     left_out: bool
 
 
-Record = RankRecord | StepRecord | Value | ModuleCallRecord | FlowRecord | NamedRecord | StepEndRecord
+Record = HeaderRecord | StepRecord | Value | ModuleCallRecord | FlowRecord | NamedRecord | StepEndRecord
 _reader: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(Annotated[Record, pydantic.Field(discriminator="kind")])
 
 
@@ -191,7 +191,7 @@ class Step:
 
 
 @dataclass
-class RecordedRun:
+class SnapshotsRun:
     """The readable records of a run's ranks."""
 
     folder: Path
@@ -205,14 +205,14 @@ def name_file(rank: int) -> str:
     return f"rank-{rank}{_SUFFIX}"
 
 
-def read_run(folder: Path) -> RecordedRun:
+def read_run(folder: Path) -> SnapshotsRun:
     """Read the files of all ranks in ``folder``. Raises :class:`RecordError`."""
     if not folder.is_dir():
         raise RecordError(f"{folder} is not a folder. Fix: name the folder of Snapshots")
     paths = sorted(folder.glob(f"*{_SUFFIX}"))
     if not paths:
         raise RecordError(f"{folder} has no {_SUFFIX} files. Fix: train with Snapshots({str(folder)!r}, …)")
-    run = RecordedRun(folder, 0, {}, [])
+    run = SnapshotsRun(folder, 0, {}, [])
     for path in paths:
         about, steps = _read(path, run.damages)
         if about is not None and steps:
@@ -225,8 +225,8 @@ def read_run(folder: Path) -> RecordedRun:
     return run
 
 
-def _read(path: Path, damages: list[str]) -> tuple[RankRecord | None, dict[int, Step]]:
-    about: RankRecord | None = None
+def _read(path: Path, damages: list[str]) -> tuple[HeaderRecord | None, dict[int, Step]]:
+    about: HeaderRecord | None = None
     steps: dict[int, Step] = {}
     step: Step | None = None
     try:
@@ -238,7 +238,7 @@ def _read(path: Path, damages: list[str]) -> tuple[RankRecord | None, dict[int, 
         try:
             record = _reader.validate_json(line)
             if about is None:
-                if not isinstance(record, RankRecord) or record.format != FORMAT:
+                if not isinstance(record, HeaderRecord) or record.format != FORMAT:
                     damages.append(f"{path} was not written by this version of Snapshots: it is left out")
                     return None, {}
                 about = record

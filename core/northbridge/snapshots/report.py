@@ -9,7 +9,7 @@ from typing import Literal
 from northbridge.snapshots.alignment import align
 from northbridge.snapshots.causes import compute_dtypes, name_cause
 from northbridge.snapshots.comparison import Difference, LayerRow, StepComparison
-from northbridge.snapshots.records import RecordedRun, Value
+from northbridge.snapshots.records import SnapshotsRun, Value
 
 _NEAR = 12
 KINDS: tuple[Literal["forward", "gradient", "update"], ...] = ("forward", "gradient", "update")
@@ -35,7 +35,7 @@ class Answer:
     notes: list[str]
 
 
-def compare_runs(first: RecordedRun, second: RecordedRun) -> Answer:
+def compare_runs(first: SnapshotsRun, second: SnapshotsRun) -> Answer:
     """Compare two runs. Raises :class:`northbridge.snapshots.records.RecordError`."""
     ranks = align(first, second)
     found = [
@@ -63,7 +63,7 @@ def compare_runs(first: RecordedRun, second: RecordedRun) -> Answer:
     return Answer(bool(found), cause, at.first.step, rank, phase, path, sentence, _near(at, path), curve, notes)
 
 
-def _note_absent(run: RecordedRun, ranks: list[tuple[int, list[StepComparison]]]) -> list[str]:
+def _note_absent(run: SnapshotsRun, ranks: list[tuple[int, list[StepComparison]]]) -> list[str]:
     """Return a note on everything that could not be compared because a run does not have it."""
     steps = [each for _, all_of in ranks for each in all_of]
     notes: list[str] = []
