@@ -108,8 +108,8 @@ class Forward:
 
     def __init__(self, found: StepComparison) -> None:
         self.found = found
-        self.first = sorted(found.first.calls.values(), key=lambda call: call.number)
-        self.second = found.second.calls
+        self.first: list[ModuleCallRecord] = sorted(found.first.calls.values(), key=lambda call: call.number)
+        self.second: dict[tuple[str, int], ModuleCallRecord] = found.second.calls
         self.frames: dict[int, Sources] = {-1: Sources()}
         self.values: dict[int, int] = {}
         """The second run's number of each value of the first run's."""
@@ -123,7 +123,7 @@ class Forward:
         for name in found.weights:
             path = name.rpartition(".")[0]
             self.own[path].append(name)
-        self.has_batch = bool(found.first.named["batch"] and found.second.named["batch"])
+        self.has_batch: bool = bool(found.first.named["batch"] and found.second.named["batch"])
         for _, mine, other in found.pairs("batch"):
             self.frames[-1].use(distance(mine, other), rounding(mine, other))
 

@@ -54,7 +54,8 @@ class Flows:
     """The gradients of the tensors between the calls, each judged by those that it is computed from."""
 
     def __init__(self, found: StepComparison, forward: Forward) -> None:
-        self.found, self.forward = found, forward
+        self.found: StepComparison = found
+        self.forward: Forward = forward
         self.order: dict[int, int] = {}
         self.distances: dict[int, float] = {}
         self.takers: dict[int, list[ModuleCallRecord]] = defaultdict(list)
@@ -67,7 +68,7 @@ class Flows:
             for each in call.outputs:
                 if each not in call.inputs and (each not in self.maker or self.maker[each].number < call.number):
                     self.maker[each] = call
-        self.scale = self._loss_scale()
+        self.scale: float = self._loss_scale()
 
     def _loss_scale(self) -> float:
         """Return the power of two between the runs' loss scales, of gradients that are not unscaled yet."""

@@ -141,7 +141,7 @@ class Snapshots:
                 )
         self._recorder = Recorder(folder, steps)
         self._module, self._optimizers = unwrap(module), optimizers
-        self.step = 0
+        self.step: int = 0
         """The number of the next step, which may be set after a resume."""
 
     def __enter__(self) -> Self:

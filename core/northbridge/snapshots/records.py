@@ -207,9 +207,10 @@ def name_file(rank: int) -> str:
 
 def read_run(folder: Path) -> SnapshotsRun:
     """Read the files of all ranks in ``folder``. Raises :class:`RecordError`."""
-    if not folder.is_dir():
-        raise RecordError(f"{folder} is not a folder. Fix: name the folder of Snapshots")
-    paths = sorted(folder.glob(f"*{_SUFFIX}"))
+    try:
+        paths = sorted(each for each in folder.iterdir() if each.name.endswith(_SUFFIX))
+    except OSError as error:
+        raise RecordError(f"{folder}: {error.strerror}. Fix: name the folder of Snapshots") from None
     if not paths:
         raise RecordError(f"{folder} has no {_SUFFIX} files. Fix: train with Snapshots({str(folder)!r}, …)")
     run = SnapshotsRun(folder, 0, {}, [])

@@ -137,7 +137,7 @@ def test_a_wrong_record_is_one_line(kind: str, good: Path, tmp_path: Path) -> No
 
 
 def test_a_missing_folder_is_one_line(good: Path) -> None:
-    assert "nothing is not a folder. Fix: " in northbridge("diff", good, "nothing").err
+    assert "nothing: No such file or directory. Fix: " in northbridge("diff", good, "nothing").err
 
 
 def test_a_torn_file_is_used_to_its_last_step(good: Path, tmp_path: Path) -> None:

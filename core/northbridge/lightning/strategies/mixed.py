@@ -54,19 +54,22 @@ class _MixedDDPMixin(_NamespaceMixin):
         tolerance: float = 1e-2,
         **kwargs: Any,
     ) -> None:
-        if sync_every < 1:
-            raise ArgumentsError(f"sync_every={sync_every} is not 1 or more")
-        if not tolerance > 0:
-            raise ArgumentsError(f"tolerance={tolerance} is not above 0")
+        if not (isinstance(sync_every, int) and sync_every >= 1):
+            raise ArgumentsError(f"sync_every={sync_every!r} is not a number of steps. Fix: 1, or more")
+        if not (isinstance(tolerance, (int, float)) and tolerance > 0):
+            raise ArgumentsError(f"tolerance={tolerance!r} is not above 0. Fix: tolerance=1e-2")
+        if weights is not None and not isinstance(weights, Mapping):
+            raise ArgumentsError(f"weights={weights!r} is not a mapping. Fix: a number for each backend's name")
         for name, weight in (weights or {}).items():
-            if not (weight > 0 and math.isfinite(weight)):
-                raise ArgumentsError(f"weights= gives {name!r} {weight}, which is not a number above 0")
+            if not (isinstance(weight, (int, float)) and weight > 0 and math.isfinite(weight)):
+                raise ArgumentsError(f"weights= gives {name!r} {weight!r}. Fix: a number above 0")
         for name in ("ddp_comm_hook", "model_averaging_period"):
             if kwargs.get(name) is not None:
                 raise ArgumentsError(f"{name}=: 'ddp_mixed' reduces gradients by its own hook. Fix: leave it out")
         super().__init__(*args, **kwargs)
         self.sync_every = sync_every
-        self.weights = None if weights is None else dict(weights)
+        # In one order, for the ranks compare it as text.
+        self.weights = None if weights is None else {name: float(weights[name]) for name in sorted(weights)}
         self.tolerance = tolerance
         self._world: dist.ProcessGroup | None = None
         self._vendors: list[Vendors] = []

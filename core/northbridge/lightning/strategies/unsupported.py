@@ -57,7 +57,8 @@ def reject_inference_mode(backend: str, _module: object, _inputs: object) -> Non
 
 def reject_pinned(backend: Backend, loader: Any) -> None:
     """Raise :class:`UnsupportedError` for a ``loader`` that pins its batches for a chip without pinned memory."""
-    if getattr(loader, "pin_memory", False):
+    pins = getattr(loader, "pin_memory", False)
+    if isinstance(pins, int) and pins:  # a tensor, which may stand for a loader, has a method of this name
         what = f"{type(loader).__name__}(pin_memory=True): {backend.name!r} has no pinned memory"
         reject_denied(backend, "pinned_memory", what, "leave pin_memory= out")
 
