@@ -44,7 +44,7 @@ def reject_file(path: Any) -> None:
         read = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ArgumentValueError(f"DeepSpeed's config={str(path)!r}: {reason}. Fix: name a file of JSON") from error
+        raise ArgumentValueError(f"DeepSpeed's config={str(path)!r}: {reason}. Fix: name a JSON file") from error
     if not isinstance(read, dict):
         raise ArgumentValueError(f"DeepSpeed's config={str(path)!r} must be a JSON object. Fix: name a file with {{…}}")
 

@@ -56,7 +56,7 @@ class Vendors:
             return float(len(self.names))
         if set(weights) != set(self.names):
             found, trained = (", ".join(sorted(set(each))) for each in (weights, self.names))
-            raise ArgumentsError(f"weights= names {found}, but the ranks train on {trained}. Fix: name each of them")
+            raise ArgumentsError(f"weights= names {found}, the job has {trained}. Fix: name each")
         return sum(weights[name] for name in self.names) / weights[self.names[self.leader]]
 
 

@@ -55,11 +55,11 @@ class _MixedDDPMixin(_NamespaceMixin):
         **kwargs: Any,
     ) -> None:
         if not (isinstance(sync_every, int) and sync_every >= 1):
-            raise ArgumentsError(f"sync_every={sync_every!r} is not a number of steps. Fix: 1, or more")
+            raise ArgumentsError(f"sync_every={sync_every!r} is not 1 or more. Fix: sync_every=100")
         if not (isinstance(tolerance, (int, float)) and tolerance > 0):
             raise ArgumentsError(f"tolerance={tolerance!r} is not above 0. Fix: tolerance=1e-2")
         if weights is not None and not isinstance(weights, Mapping):
-            raise ArgumentsError(f"weights={weights!r} is not a mapping. Fix: a number for each backend's name")
+            raise ArgumentsError(f"weights={weights!r} is not a mapping. Fix: a number for each name")
         for name, weight in (weights or {}).items():
             if not (isinstance(weight, (int, float)) and weight > 0 and math.isfinite(weight)):
                 raise ArgumentsError(f"weights= gives {name!r} {weight!r}. Fix: a number above 0")

@@ -467,11 +467,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "stage": (lambda: fit(DeepSpeedStrategy(stage=4)), "ArgumentValueError: ZeRO has no stage=4. Fix: 0, 1, 2 or 3"),
     "absent file": (
         lambda: DeepSpeedStrategy(config="absent.json"),
-        f"{FILE}'absent.json': No such file or directory. Fix: name a file of JSON",
+        f"{FILE}'absent.json': No such file or directory. Fix: name a JSON file",
     ),
     "no JSON": (
         lambda: _read("no.json", "stage: 2"),
-        f"{FILE}'no.json': Expecting value: line 1 column 1 (char 0). Fix: name a file of JSON",
+        f"{FILE}'no.json': Expecting value: line 1 column 1 (char 0). Fix: name a JSON file",
     ),
     "no object": (
         lambda: _read("list.json", "[2]"),

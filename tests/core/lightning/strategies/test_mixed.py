@@ -358,11 +358,11 @@ def test_nodes_with_other_options_are_an_error(begin: Begin) -> None:
 
 
 WRONG = {
-    "every": ({"sync_every": 0}, "sync_every=0 is not a number of steps. Fix: 1, or more"),
-    "text": ({"sync_every": "5"}, "sync_every='5' is not a number of steps. Fix: 1, or more"),
+    "every": ({"sync_every": 0}, "sync_every=0 is not 1 or more. Fix: sync_every=100"),
+    "text": ({"sync_every": "5"}, "sync_every='5' is not 1 or more. Fix: sync_every=100"),
     "tolerance": ({"tolerance": 0}, "tolerance=0 is not above 0. Fix: tolerance=1e-2"),
     "weights": ({"weights": {"hpu": -1}}, "weights= gives 'hpu' -1. Fix: a number above 0"),
-    "list": ({"weights": [2, 1]}, "weights=[2, 1] is not a mapping. Fix: a number for each backend's name"),
+    "list": ({"weights": [2, 1]}, "weights=[2, 1] is not a mapping. Fix: a number for each name"),
     "hook": (
         {"ddp_comm_hook": print},
         "ddp_comm_hook=: 'ddp_mixed' reduces gradients by its own hook. Fix: leave it out",
@@ -382,7 +382,7 @@ def test_weights_name_each_backend() -> None:
 
     assert vendors.mean_factor({"hpu": 2, "cpu": 1}) == 4
     assert refusal(ArgumentsError, vendors.mean_factor, {"hpu": 1}) == (
-        "weights= names hpu, but the ranks train on cpu, hpu. Fix: name each of them"
+        "weights= names hpu, the job has cpu, hpu. Fix: name each"
     )
 
 
