@@ -78,6 +78,7 @@ class _MixedDDPMixin(_NamespaceMixin):
         self._all_steps = 0
         self._names: dict[int, str] = {}
         self._rows: int | None = None  # of the first batch
+        self._row_hooks: list[Any] = []
         self._has_compared_rows = self.weights is not None
 
     @cached_property
@@ -139,7 +140,7 @@ class _MixedDDPMixin(_NamespaceMixin):
         module.register_comm_hook(mean, _reduce)
         self._names |= {id(each): name for name, each in module.module.named_parameters()}
         if not self._has_compared_rows:
-            module.register_forward_pre_hook(partial(_note_rows, self), with_kwargs=True)
+            self._row_hooks.append(module.register_forward_pre_hook(partial(_note_rows, self), with_kwargs=True))
 
     def optimizer_step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Step the optimizer; every ``sync_every`` steps, make its parameters and its state rank 0's."""
@@ -205,6 +206,9 @@ class _MixedDDPMixin(_NamespaceMixin):
 
     def _compare_rows(self) -> None:
         self._has_compared_rows = True
+        for each in self._row_hooks:
+            each.remove()
+        self._row_hooks.clear()
         rows: list[Any] = [None] * self.world_size
         dist.all_gather_object(rows, self._rows)
         if self.is_global_zero and len(set(rows)) > 1:
@@ -221,6 +225,5 @@ def _reduce(mean, bucket):  # type: ignore[no-untyped-def]  # torch compares the
 
 
 def _note_rows(strategy: Any, _module: object, inputs: Any, named: Any) -> None:
-    if not strategy._has_compared_rows:
-        tensors = (each for each in values_in([*inputs, named]) if isinstance(each, torch.Tensor) and each.dim())
-        strategy._rows = next((len(each) for each in tensors), None)
+    tensors = (each for each in values_in([*inputs, named]) if isinstance(each, torch.Tensor) and each.dim())
+    strategy._rows = next((len(each) for each in tensors), None)
