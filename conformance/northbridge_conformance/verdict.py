@@ -11,6 +11,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from northbridge.capabilities import Claim
 
+MOST_EVIDENCE = 12_000
+"""The number of characters of a test's evidence that are kept and read: the end, with the error."""
+
 
 class Ending(str, Enum):
     """The ending of a test, independent of any claim."""

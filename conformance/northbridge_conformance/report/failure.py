@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from northbridge_conformance.verdict import MOST_EVIDENCE
+
 _MOST_LINES = 8
 _MOST_CHARACTERS = 240
 
@@ -19,6 +21,7 @@ def say_plainly(evidence: str) -> str:
 
     Of evidence without pytest's marks, such as the output of a process that died, return the first line and the last.
     """
+    evidence = evidence[-MOST_EVIDENCE:]  # a report from elsewhere may have more, for which the patterns take long
     evidence = _FALSE.sub(lambda found: f"E   {' '.join(found[1].split())}", evidence)  # the line says more
     lines = [line for line in evidence.splitlines() if line.strip()]
     marked = [_MARK.sub("", line).strip() for line in lines if _MARK.match(line)]

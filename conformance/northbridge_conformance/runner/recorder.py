@@ -21,16 +21,13 @@ from northbridge_conformance.runner.event_log import Began, Ended, EventLog, Pla
 from northbridge_conformance.runner.late_errors import UNUSABLE
 from northbridge_conformance.runs.processes import dump_stacks_when_asked
 from northbridge_conformance.runs.scenario import HungError, RunError
-from northbridge_conformance.verdict import PROPERTY, Ending, Figure, VoidError
+from northbridge_conformance.verdict import MOST_EVIDENCE, PROPERTY, Ending, Figure, VoidError
 
 if TYPE_CHECKING:
     from northbridge_conformance.ahead import RunsAhead
     from northbridge_conformance.suite import Suite
 
 pytest_plugins: tuple[str, ...] = ("northbridge_conformance.runner.late_errors",)
-
-MOST_EVIDENCE = 12000
-"""The number of characters of evidence that are kept: the end, with the error."""
 
 _UNSUPPORTED = re.compile(
     r"not (?:been |yet )?(?:implemented|supported)|unsupported|does not support|could not run|has no |no kernel|cannot",

@@ -205,8 +205,10 @@ def test_untrusted_reports_and_different_suites_are_warned_of(good: Report) -> N
         ("E   a.b.ChipError: it is lost", "ChipError: it is lost"),
         (f"E   OSError: {'x' * 300}", f"OSError: {'x' * 231}…"),
         ("it was killed:\n" + "frame\n" * 30 + "the last\n", "it was killed:\n…\n" + "frame\n" * 5 + "the last"),
+        (" assert a\n" * 100_000 + "E   OSError: it is lost", "OSError: it is lost"),
         ("", ""),
     ],
+    ids=["steps", "texts", "lines", "membership", "module", "long", "unmarked", "hostile", "empty"],
 )
 def test_failure_is_said_plainly(evidence: str, words: str) -> None:
     """Without pytest's frames; evidence that pytest has not marked keeps its beginning and its end."""
