@@ -86,6 +86,17 @@ def strategy_of(namespace: str, options: Options) -> Any:
     return home.MixedDDPStrategy(**{**options.mixed, **limits})
 
 
+def arguments_of(namespace: str, options: Options) -> dict[str, Any]:
+    """Return what a Trainer and a Fabric are given alike."""
+    return {
+        "accelerator": options.accelerator,
+        "devices": options.devices,
+        "num_nodes": options.nodes,
+        "strategy": strategy_of(namespace, options),
+        "precision": options.precision,
+    }
+
+
 def train_by_trainer(namespace: str, options: Options) -> dict[str, Any]:
     lightning = import_module(namespace)
 
@@ -110,16 +121,8 @@ def train_by_trainer(namespace: str, options: Options) -> dict[str, Any]:
     if options.logs:
         quiet["logger"] = import_module(f"{namespace}.loggers").CSVLogger(".", "", "logged")
     lightning.seed_everything(3)
-    trainer = lightning.Trainer(
-        accelerator=options.accelerator,
-        devices=options.devices,
-        num_nodes=options.nodes,
-        strategy=strategy_of(namespace, options),
-        max_epochs=options.epochs,
-        precision=options.precision,
-        gradient_clip_val=options.clip,
-        **quiet,
-    )
+    quiet |= {"max_epochs": options.epochs, "gradient_clip_val": options.clip}
+    trainer = lightning.Trainer(**arguments_of(namespace, options), **quiet)
     model = Model()
     trainer.fit(model, DataLoader(rows(), batch_size=options.batch, shuffle=True), ckpt_path=options.resume)
     if options.save:
@@ -136,13 +139,7 @@ def train_by_trainer(namespace: str, options: Options) -> dict[str, Any]:
 
 def train_by_fabric(namespace: str, options: Options) -> dict[str, Any]:
     lightning = import_module(namespace)
-    fabric = lightning.Fabric(
-        accelerator=options.accelerator,
-        devices=options.devices,
-        num_nodes=options.nodes,
-        strategy=strategy_of(namespace, options),
-        precision=options.precision,
-    )
+    fabric = lightning.Fabric(**arguments_of(namespace, options))
     fabric.launch()
     model = make_model()
     module, optimizer = fabric.setup(model, make_optimizer(options.optimizer, model))
