@@ -61,7 +61,7 @@ soak: setup ## train under faults at random moments, and look for what goes wron
 	@$(if $(filter-out cpu_sim,$(CHIP)),NORTHBRIDGE_SIMULATE=$(CHIP)) $(RUN)/python -c "import northbridge; northbridge.load('$(or $(CHIP),cpu_sim)')"
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),60) $(or $(CHIP),cpu_sim)
 
-real: setup ## train and prove real devices that nobody here wrote, Vulkan on Mesa's driver and rgpu; DEVICES=vulkan for one
+real: setup ## train and prove third parties' real devices, Vulkan on Mesa's driver and rgpu; DEVICES=vulkan for one
 	@echo "make real: Vulkan needs mesa-vulkan-drivers, rgpu 6 GB for torch 2.14; about 15 minutes on 2 cores"
 	@$(RUN)/python -m tests.real $(or $(DEVICES),vulkan rgpu)
 

@@ -123,7 +123,7 @@ def test_the_scripts_of_a_page_print_what_it_shows(page: str, tmp_path: Path, in
         script, *others = shlex.split(arguments)
         if script in files:
             given = dict(each.split("=", 1) for each in variables.split())
-            server = {"NORTHBRIDGE_HPU_SIM_SERVER": str(tmp_path / "server")}  # whose cards nobody else holds
+            server = {"NORTHBRIDGE_HPU_SIM_SERVER": str(tmp_path / "server")}  # a server of its own, with free cards
             environ = {**_environ(page, install), **server, **given}
             both = ("sh", "-c", 'exec "$0" -u "$@" 2>&1')  # in the order in which a terminal shows them
             ran = run_command(*both, sys.executable, script, *others, folder=tmp_path, environ=environ)

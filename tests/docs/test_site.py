@@ -1,4 +1,4 @@
-"""The site builds, with no broken link, and asks nobody else for anything."""
+"""The site builds, its links lead somewhere, and its pages load nothing from other sites."""
 
 from __future__ import annotations
 

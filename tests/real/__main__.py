@@ -1,4 +1,4 @@
-"""``make real``: prove real devices that nobody here wrote: ``python -m tests.real vulkan rgpu``.
+"""``make real``: prove third parties' real devices: ``python -m tests.real vulkan rgpu``.
 
 Each gets an environment in ``.real`` and the tests of this folder; the suite's report goes to docs/reports. Exit codes:
 pytest's, 2 for an unknown name, and 3 where no device could be prepared.

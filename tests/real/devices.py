@@ -1,4 +1,4 @@
-"""Real devices that nobody here wrote, their plugins in ``examples``, and an environment for each in ``.real``."""
+"""Third parties' real devices, their plugins in ``examples``, and an environment for each in ``.real``."""
 
 from __future__ import annotations
 

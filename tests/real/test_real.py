@@ -1,4 +1,4 @@
-"""Real devices that nobody here wrote: the level of each, and the fault of its own behind each test that it fails."""
+"""Third parties' real devices: the level of each, and the device's fault behind each test that it fails."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def meet(
     The strategies for several devices call it once per rank, after selecting the device and setting ``MASTER_ADDR`` and
     ``MASTER_PORT``, or with the ``store`` in which the ranks meet. The library is that of ``collective``, or
     ``library``, another of its names; a node has ``node_size`` ranks. ``trains_on`` must be equal on all ranks; None
-    means the chip and its library. Raises :class:`VariableError` if a variable gives
-    the group to another library, and what :func:`northbridge.launch.rendezvous.meet` raises.
+    means the chip and its library. Raises :class:`VariableError` if a variable gives the group to another library, and
+    what :func:`northbridge.launch.rendezvous.meet` raises.
     """
     name = library or collective.name
     _reject_torchcomms(name)

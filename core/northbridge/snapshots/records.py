@@ -43,7 +43,7 @@ class HeaderRecord(_SnapshotsRecord):
 
 
 class StepRecord(_SnapshotsRecord):
-    """The begin of a step."""
+    """The start of a step."""
 
     kind: Literal["step"]
     step: _Count
@@ -95,7 +95,7 @@ class Value(_SnapshotsRecord):
 
 
 class ModuleCallRecord(_SnapshotsRecord):
-    """One call of a module; ``number`` counts calls by their begin, and ``inside`` is the call around it."""
+    """One call of a module; ``number`` counts calls as they start, and ``inside`` is the call around it."""
 
     kind: Literal["call"]
     path: str
@@ -146,7 +146,7 @@ class Step:
     step: int
     device: str
     random: int
-    """Of the random state at the begin, as that of each call."""
+    """Fingerprint of the random state at the start; each call has one, too."""
 
     values: list[Value] = field(default_factory=list)
     calls: dict[tuple[str, int], ModuleCallRecord] = field(default_factory=dict)

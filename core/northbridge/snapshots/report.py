@@ -166,8 +166,8 @@ def _near(at: StepComparison, path: str) -> list[LayerRow]:
     first = path.partition(" or ")[0]
     owners = (first, first.rpartition(".")[0])
     place = next((number for number, row in enumerate(rows) if row.path in owners), 0)
-    begin = max(0, min(place - _NEAR // 2, len(rows) - _NEAR))
-    return rows[begin : begin + _NEAR]
+    start = max(0, min(place - _NEAR // 2, len(rows) - _NEAR))
+    return rows[start : start + _NEAR]
 
 
 def say_number(number: float) -> str:

@@ -1,4 +1,4 @@
-"""Recording of one step: hooks on the modules, their tensors and the optimizers, from its begin to its end."""
+"""Recording of one step: hooks on the modules, their tensors and the optimizers, from its start to its end."""
 
 from __future__ import annotations
 
