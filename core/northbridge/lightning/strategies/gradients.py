@@ -18,11 +18,12 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
-from northbridge.backend import Backend
+from northbridge.backend import Backend, reject_denied
 from northbridge.collective import Collective
 from northbridge.errors import ArgumentsError
 from northbridge.host_collective.collective import HostCollective
 from northbridge.host_collective.copies import HostBuffers, HostCall
+from northbridge.lightning.strategies.unsupported import TRAINING_CLAIMS
 
 _END_SECONDS = 2.0
 
@@ -69,7 +70,8 @@ def find_vendors(backend: Backend, device: torch.device, timeout: timedelta | No
     """Tell the other ranks what this one trains on, and make its groups; all ranks call it.
 
     Ranks without a library of their vendor's, such as the CPU's, are leaders, each of them. Raises
-    :class:`CollectiveError` if a library does not sum.
+    :class:`UnsupportedError` if a library that is needed does not reduce or broadcast, and :class:`CollectiveError`
+    if it does not sum.
     """
     rank, library = dist.get_rank(), library_of(backend)
     make_group: Any = dist.new_group  # its types allow a number for ranks that are not in the group
@@ -87,6 +89,9 @@ def find_vendors(backend: Backend, device: torch.device, timeout: timedelta | No
                 leader, inner = first, made
     between = make_group(leaders, timeout=timeout, backend="gloo") if len(leaders) > 1 else None
     if library is not None and inner is not None:
+        for name in ("sum_all_reduce", "broadcast"):
+            what = f"{backend.name!r} does not support {TRAINING_CLAIMS[name][0]}"
+            reject_denied(backend, name, what, f"one rank on {backend.name!r}")
         library.assert_carries(device, inner)
     names = tuple(name for name, _ in facts)
     return Vendors(names, leader, inner, between if rank in leaders else None, len(leaders))

@@ -21,9 +21,9 @@ from northbridge.host_collective.collective import HostCollective
 from northbridge.launch import process_group
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins.containers import values_in
-from northbridge.lightning.strategies.gradients import GradientMean, Vendors, find_vendors, library_of
+from northbridge.lightning.strategies.gradients import GradientMean, Vendors, find_vendors
 from northbridge.lightning.strategies.replicas import Distance, parameters_of, synchronize
-from northbridge.lightning.strategies.unsupported import reject_to_add_sparse_gradients, reject_unsupported
+from northbridge.lightning.strategies.unsupported import reject_to_add_sparse_gradients
 from northbridge.process_record import logger
 
 if TYPE_CHECKING:
@@ -96,8 +96,6 @@ class _MixedDDPMixin(_NamespaceMixin):
                 f"start_method={self._start_method!r}: each node of a mixed job runs the script. Fix: leave it out",
                 capability="strategy",
             )
-        if self.num_processes > 1 and library_of(self.backend) is not None:
-            reject_unsupported(self.backend, "sum_all_reduce", "broadcast")
         if self._precision_asked() == "16-mixed" and type(self.backend.device).grad_scaler is not Device.grad_scaler:
             raise UnsupportedError(
                 f"precision='16-mixed': {self.backend.name!r} has a gradient scaler of its own, which may wait for all"

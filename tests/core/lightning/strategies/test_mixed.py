@@ -181,6 +181,38 @@ def test_chips_without_a_library_train(run: Callable[..., Any], install: Install
     assert found[0] == pytest.approx(train_alone(4, 4)[0], abs=1e-6)
 
 
+SILENT = """
+from dataclasses import replace
+
+import northbridge
+import northbridge_right as right
+
+
+@northbridge.hookimpl
+def northbridge_backend() -> northbridge.Backend:
+    made = right.backend("silent")
+    return replace(made, capabilities=replace(made.capabilities, broadcast=northbridge.no("it hangs")))
+"""
+
+
+def test_library_has_to_broadcast_where_it_is_used(begin: Begin, tmp_path: Path) -> None:
+    """Two nodes with one rank each use it as two ranks of one node do; a rank that is alone does not."""
+    write_distribution(
+        tmp_path, "northbridge-silent", "1.0", {"northbridge.backends": {"silent": "northbridge_silent"}}
+    )
+    (tmp_path / "northbridge_silent.py").write_text(SILENT)
+    path = os.pathsep.join([str(tmp_path), str(VENDORS / "wrong"), os.environ.get("PYTHONPATH", "")])
+
+    alone = found_by([wait(*each) for each in begin(("silent", "cpu"), environ={"PYTHONPATH": path})])
+    ends = [wait(*each) for each in begin(("silent", "silent", "cpu"), environ={"PYTHONPATH": path})]
+
+    assert alone[0][TRAINER]["weights"] == alone[1][TRAINER]["weights"]
+    assert [end.status for end in ends] == [1, 1, 1]
+    for end in ends[:2]:
+        said = "'silent' does not support broadcast, which several ranks need: it hangs. Fix: one rank on 'silent'"
+        assert f"UnsupportedError: {said}" in end.said
+
+
 def test_every_namespace_trains_alike(run: Callable[..., Any]) -> None:
     first, second = run(("hpu", "cpu"), namespaces=list(NAMESPACES), mixed={"sync_every": 7})
 
