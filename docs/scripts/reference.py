@@ -1,4 +1,4 @@
-"""Write the pages about commands, variables and claims from the code: ``make reference``.
+"""Write the pages about commands, variables, names and claims from the code: ``make reference``.
 
 ``make docs`` fails if one of them says something else than the code.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
+import runpy
 import textwrap
 from collections.abc import Iterator
 from importlib import import_module
@@ -16,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import griffe
 import pydantic
 from typer.testing import CliRunner
 
@@ -95,8 +98,14 @@ def _docstrings(kind: type[Settings]) -> dict[str, str]:
     for field, after in pairwise(tree.body):
         match field, after:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                found[name] = " ".join(text.split()).partition(". ")[0].rstrip(".")
+                found[name] = _sentence(text)
     return found
+
+
+def _sentence(docstring: str) -> str:
+    """Return the first sentence of a docstring, as Markdown."""
+    text = re.sub(r":\w+:`|``", "`", " ".join(docstring.split("\n\n")[0].split()))
+    return text.partition(". ")[0].rstrip(".:")
 
 
 def _default(kind: type[Settings], name: str) -> str:
@@ -127,10 +136,29 @@ def write_claims() -> str:
     return "\n".join([CLAIMS_TOP, "| claim | classes of tests |", "|---|---|", *rows, ""])
 
 
+def write_names(page: Path) -> str:
+    """Return ``page`` with the first sentence of each name's docstring; the site has the whole docstring instead."""
+    line: re.Pattern[str] = runpy.run_path(str(Path(__file__).with_name("site_pages.py")))["NAME"]
+    found = griffe.ModulesCollection()
+    for package, folder in (("northbridge", "core"), ("northbridge_conformance", "conformance")):
+        griffe.load(package, search_paths=[ROOT / folder], modules_collection=found)
+
+    def say(shown: re.Match[str]) -> str:
+        docstring = found[shown["name"]].docstring
+        said = f": {_sentence(docstring.value)}" if docstring else ""
+        options = f" <!-- {shown['options']} -->" if shown["options"] else ""
+        return f"- `{shown['name']}`{said}{options}"
+
+    return line.sub(say, page.read_text())
+
+
+REFERENCE = ROOT / "docs" / "reference"
 PAGES = {
     ROOT / "conformance" / "claims.md": write_claims,
-    ROOT / "docs" / "reference" / "commands.md": write_commands,
-    ROOT / "docs" / "reference" / "variables.md": write_variables,
+    REFERENCE / "commands.md": write_commands,
+    REFERENCE / "lightning.md": lambda: write_names(REFERENCE / "lightning.md"),
+    REFERENCE / "plugin.md": lambda: write_names(REFERENCE / "plugin.md"),
+    REFERENCE / "variables.md": write_variables,
 }
 
 

@@ -1,5 +1,6 @@
 """Add what the site shows from outside of docs/, lead on from the addresses of former pages, and turn what GitHub shows
-well into what the site does: sections into tabs, alerts into boxes, and a report's file into its page."""
+well into what the site does: sections into tabs, alerts into boxes, a report's file into its page, and a name of the
+reference into its docstring."""
 
 from __future__ import annotations
 
@@ -71,6 +72,9 @@ MOVED = {
 }
 """Where each former page went; a ``#`` leads to one section of the new page."""
 
+NAME = re.compile(r"^- `(?P<name>northbridge[\w.]*)`.*?(?: <!-- (?P<options>.+) -->)?$", re.MULTILINE)
+"""A line of the reference: a name, and options of mkdocstrings; ``make reference`` writes the sentence between them."""
+
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)#\s]+)(?P<section>#[^)\s]*)?\)")
 _REPORT = re.compile(r"(?<=/report\.)json(?=\))")
 _TABS = re.compile(r"^<!-- tabs -->\n(?P<sections>.*?)^<!-- end of tabs -->\n", re.MULTILINE | re.DOTALL)
@@ -133,7 +137,14 @@ def on_page_markdown(markdown: str, /, *, page: Page, config: MkDocsConfig, **_:
             return found["text"]
         return f"{found['image']}[{found['text']}]({relative}{found['section'] or ''})"
 
+    if uri.startswith("reference/"):
+        markdown = NAME.sub(_show_docstring, markdown)
     return _ALERT.sub(_make_box, _TABS.sub(_make_tabs, _REPORT.sub("html", _LINK.sub(lead, markdown))))
+
+
+def _show_docstring(found: re.Match[str]) -> str:
+    options = f"\n    options: {{{found['options']}}}" if found["options"] else ""
+    return f"\n::: {found['name']}{options}\n"
 
 
 def _make_tabs(found: re.Match[str]) -> str:

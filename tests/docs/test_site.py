@@ -103,7 +103,7 @@ def test_addresses_come_from_one_setting() -> None:
 def test_no_page_has_what_only_the_site_shows() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
 
-    assert [str(page) for page in pages if re.search(r"--8<--|^(///|!!!) ", page.read_text(), flags=re.M)] == []
+    assert [str(page) for page in pages if re.search(r"--8<--|^(///|!!!|:::) ", page.read_text(), flags=re.M)] == []
 
 
 def test_sections_and_alerts_are_tabs_and_boxes(site: Path) -> None:
