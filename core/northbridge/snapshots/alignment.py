@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from northbridge.snapshots.comparison import Difference, Forward, StepComparison, compare_weights
-from northbridge.snapshots.distance import distance, rounding
-from northbridge.snapshots.gradients import compare_gradients, compare_updates
+from northbridge.snapshots.comparison import Forward, StepComparison, compare_weights
+from northbridge.snapshots.gradients import Gradients, compare_updates
 from northbridge.snapshots.records import RecordError, SnapshotsRun, Step
 
 
@@ -24,8 +23,12 @@ def align(first: SnapshotsRun, second: SnapshotsRun) -> list[tuple[int, list[Ste
         compared: list[StepComparison] = []
         for step in common:
             before = compared[-1] if compared else None
-            is_next = before is not None and before.first.step == step - 1
-            compared.append(compare_steps(steps[step], others[step], before, is_next=is_next))
+            after_gap = before is not None and before.first.step < step - 1
+            at = StepComparison(steps[step], others[step], after_gap)
+            compare_weights(at, before)
+            Gradients(at, Forward(at))
+            compare_updates(at, before)
+            compared.append(at)
         found.append((rank, compared))
     if not found:
         raise RecordError(f"no rank is in both {first.folder} and {second.folder}. Fix: copy the files of all ranks")
@@ -38,15 +41,12 @@ def _say_steps(steps: dict[int, Step]) -> str:
 
 def _match_names(first: dict[int, Step], second: dict[int, Step], rank: int) -> None:
     """Remove the prefix that all names of one run have, as in a LightningModule. Raises :class:`RecordError`."""
-    shapes, others = _shapes(first), _shapes(second)
-    if shapes and others and len(min(shapes)) != len(min(others)):
-        is_first = len(min(shapes)) > len(min(others))
-        short, long, run = (others, shapes, first) if is_first else (shapes, others, second)
-        prefix = min(long).removesuffix(min(short))
+    for run, other in ((first, second), (second, first)):
+        long, short = _shapes(run), _shapes(other)
+        prefix = min(long, default="").removesuffix(min(short, default=""))
         if prefix.endswith(".") and {f"{prefix}{name}" for name in short} == {*long}:
-            for step in run.values():
-                step.strip(prefix)
-            shapes, others = _shapes(first), _shapes(second)
+            run.update({number: step.without(prefix) for number, step in run.items()})
+    shapes, others = _shapes(first), _shapes(second)
     if shapes != others:
         name = min({*shapes} ^ {*others} or {name for name in shapes if shapes[name] != others[name]})
         found = f"{name!r} is {shapes.get(name, 'missing')} in A and {others.get(name, 'missing')} in B"
@@ -55,18 +55,3 @@ def _match_names(first: dict[int, Step], second: dict[int, Step], rank: int) -> 
 
 def _shapes(steps: dict[int, Step]) -> dict[str, list[int]]:
     return {name: value.shape for name, value in steps[min(steps)].named["weight"].items()}
-
-
-def compare_steps(first: Step, second: Step, before: StepComparison | None, *, is_next: bool) -> StepComparison:
-    """Compare one step; ``before`` is the last common step, and ``is_next`` tells that none was between."""
-    found = StepComparison(first, second, after_gap=before is not None and not is_next)
-    compare_weights(found, before)
-    for name, mine, other in found.pairs("batch"):
-        apart, most = distance(mine, other), rounding(mine, other)
-        if apart > most:
-            found.findings.append(Difference("batch", f"batch[{name}]", 0.0, apart, most, (mine, other)))
-    forward = Forward(found)
-    forward.compare()
-    compare_gradients(found, forward)
-    compare_updates(found, before)
-    return found

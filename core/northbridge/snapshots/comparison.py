@@ -12,13 +12,36 @@ from northbridge.snapshots.distance import difference, distance, explained, floo
 from northbridge.snapshots.records import ModuleCallRecord, Step, Value
 
 Phase = Literal["weights", "batch", "forward", "gradient", "update"]
+Kind = Literal["forward", "gradient", "update"]
 OUTSIDE = "(outside the model)"
 INPUT = "the model's input"
+_OUTSIDE = ModuleCallRecord(path=OUTSIDE, call=0, number=-1, inside=-1, of="", training=False)
+
+
+@dataclass
+class Sources:
+    """The largest distance of the tensors that a code can have used so far, and the floor of their dtypes."""
+
+    distance: float = 0.0
+    floor: float = 0.0
+
+    def use(self, distance: float, floor: float = 0.0) -> None:
+        self.distance, self.floor = max(self.distance, distance), max(self.floor, floor)
+
+
+@dataclass(eq=False)
+class Call:
+    """A call that both runs made; ``around`` is the nearest such call that it is inside of."""
+
+    first: ModuleCallRecord
+    second: ModuleCallRecord
+    around: Call | None
+    sources: Sources = field(default_factory=Sources)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A tensor whose distance is beyond ``explained``."""
+    """A tensor whose distance is beyond what rounding explains."""
 
     phase: Phase
     path: str
@@ -26,9 +49,8 @@ class Difference:
 
     sources: float
     distance: float
-    explained: float
     values: tuple[Value, Value] | None = None
-    calls: tuple[ModuleCallRecord, ModuleCallRecord] | None = None
+    call: Call | None = None
     detail: str = ""
 
 
@@ -41,17 +63,6 @@ class LayerRow:
     gradient: float = 0.0
     update: float = 0.0
     dtypes: tuple[str, str] = ("", "")
-
-
-@dataclass
-class Sources:
-    """The tensors that the code of one call can have used so far."""
-
-    distance: float = 0.0
-    floor: float = 0.0
-
-    def use(self, distance: float, floor: float) -> None:
-        self.distance, self.floor = max(self.distance, distance), max(self.floor, floor)
 
 
 @dataclass
@@ -70,157 +81,130 @@ class StepComparison:
     updates: dict[str, float] = field(default_factory=dict)
     """Difference of each update."""
 
-    def row(self, path: str) -> LayerRow:
-        return self.rows.setdefault(path, LayerRow(path))
+    def widen(self, path: str, kind: Kind, apart: float) -> LayerRow:
+        """Count a distance of a module."""
+        row = self.rows.setdefault(path, LayerRow(path))
+        setattr(row, kind, max(getattr(row, kind), apart))
+        return row
 
     def pairs(self, kind: str) -> Iterator[tuple[str, Value, Value]]:
         for name, value in self.first.named[kind].items():
             if name in self.second.named[kind]:
                 yield name, value, self.second.named[kind][name]
 
-    def largest(self, what: Literal["forward", "gradient", "update"]) -> float:
-        return max((getattr(each, what) for each in self.rows.values()), default=0.0)
+    def largest(self, kind: Kind) -> float:
+        return max((getattr(each, kind) for each in self.rows.values()), default=0.0)
+
+    def explained(self, sources: Sources, floor: float = 0.0) -> float:
+        """Return the distance that rounding explains of a result from ``sources``."""
+        return explained(sources.distance, max(sources.floor, floor), after_gap=self.after_gap)
+
+
+def owner_of(name: str) -> str:
+    """Return the path of the module that has the parameter or buffer."""
+    return name.rpartition(".")[0]
 
 
 def compare_weights(found: StepComparison, before: StepComparison | None) -> None:
+    grown = before.largest("forward") if before is not None else 0.0
     scales: dict[str, float] = defaultdict(float)
     for name, value in found.first.named["weight"].items():
-        scales[name.rpartition(".")[0]] = math.hypot(scales[name.rpartition(".")[0]], value.norm)
+        scales[owner_of(name)] = math.hypot(scales[owner_of(name)], value.norm)
     for name, mine, other in found.pairs("weight"):
         apart = found.weights[name] = difference(mine, other)
-        most = floor((mine.dtype, other.dtype)) * max(mine.norm, other.norm)
+        least = floor((mine.dtype, other.dtype))
+        most, scale = least * max(mine.norm, other.norm), max(mine.norm, other.norm) or 1.0
         if before is not None:
-            if found.after_gap:
-                continue
-            most += 2 * before.weights.get(name, 0.0)
-            if name in before.updates:
-                most += 2 * before.updates[name]
-            else:  # a buffer, of which a mean may be almost zero: its module's others have the scale
-                scale = scales[name.rpartition(".")[0]]
-                most += explained(before.largest("forward"), floor((mine.dtype, other.dtype))) * scale
-        if apart > most:
-            scale = max(mine.norm, other.norm) or 1.0
-            found.findings.append(Difference("weights", name, 0.0, apart / scale, most / scale, (mine, other)))
+            # A buffer has no update, and may be a mean that is almost zero: its module's others have the scale.
+            buffer = explained(grown, least) * scales[owner_of(name)]
+            most += 2 * before.weights.get(name, 0.0) + (2 * before.updates[name] if name in before.updates else buffer)
+        if apart > most and not found.after_gap:
+            found.findings.append(Difference("weights", name, 0.0, apart / scale, (mine, other)))
 
 
 class Forward:
     """The calls of a step in the order of execution, each judged by what its code can have used."""
 
     def __init__(self, found: StepComparison) -> None:
-        self.found = found
-        self.first: list[ModuleCallRecord] = sorted(found.first.calls.values(), key=lambda call: call.number)
-        self.second: dict[tuple[str, int], ModuleCallRecord] = found.second.calls
-        self.frames: dict[int, Sources] = {-1: Sources()}
+        self.found: StepComparison = found
+        self.root: Call = Call(_OUTSIDE, _OUTSIDE, None)
+        self.calls: list[Call] = []
         self.values: dict[int, int] = {}
         """The second run's number of each value of the first run's."""
 
         self.distances: dict[int, float] = {}
-        self.input_distances: dict[int, float] = {}
-        """The distance of each call's inputs."""
-
-        self.matched: dict[int, tuple[ModuleCallRecord, ModuleCallRecord]] = {}
-        self.own: dict[str, list[str]] = defaultdict(list)
-        for name in found.weights:
-            path = name.rpartition(".")[0]
-            self.own[path].append(name)
-        self.has_batch: bool = bool(found.first.named["batch"] and found.second.named["batch"])
-        for _, mine, other in found.pairs("batch"):
-            self.frames[-1].use(distance(mine, other), rounding(mine, other))
-
-    def compare(self) -> None:
-        open_calls: list[ModuleCallRecord] = []
-        inner: dict[int, list[ModuleCallRecord]] = defaultdict(list)
-        for call in self.first:
-            inner[call.inside].append(call)
-        nearest = {-1: -1}  # the call itself, or that around it, if it has a counterpart
-        for call in self.first:
-            around = nearest[call.number] = nearest.get(call.inside, -1)
-            while open_calls and open_calls[-1].number != around:
-                self._end(open_calls.pop())
-            other = self.second.get((call.path, call.call))
-            if other is None:
-                self._note_unmatched(call, inner[call.inside])
-                continue
-            nearest[call.number] = call.number
-            kept = call.model_copy(update={"inside": around})
-            self.matched[call.number] = kept, other
-            self._begin(kept, other, is_leaf=not inner[call.number])
-            open_calls.append(kept)
-        while open_calls:
-            self._end(open_calls.pop())
+        self._others = found.second.by_name
+        self._inner: dict[int, list[ModuleCallRecord]] = defaultdict(list)
+        for call in found.first.calls:
+            self._inner[call.inside].append(call)
+        for name, mine, other in found.pairs("batch"):
+            apart, most = distance(mine, other), rounding(mine, other)
+            self.root.sources.use(apart, most)
+            if apart > most:
+                found.findings.append(Difference("batch", f"batch[{name}]", 0.0, apart, (mine, other)))
+        for call in self._inner[-1]:
+            self._compare(call, self.root)
 
     def weights_of(self, path: str, *, below: bool) -> float:
         """Return the distance of a module's parameters and buffers, of all together."""
-        names = [*self.own[path]]
-        if below:
-            prefix = f"{path}." if path else ""
-            names += [each for owner, inside in self.own.items() if owner.startswith(prefix) for each in inside]
+        prefix = f"{path}." if path else ""
+        names = [each for each in self.found.weights if owner_of(each) == path or (below and each.startswith(prefix))]
         norms = [self.found.first.named["weight"][name].norm for name in names]
         whole, apart = math.hypot(*norms), math.hypot(*(self.found.weights[name] for name in names))
         return apart / whole if whole else float(apart > 0)
 
-    def _note_unmatched(self, call: ModuleCallRecord, beside: list[ModuleCallRecord]) -> None:
-        self.found.unmatched += 1
-        around = self.matched.get(call.inside)
-        # Compiled, captured and checkpointed modules call none of their parts.
-        if around is not None and any((each.path, each.call) in self.second for each in beside):
-            detail = "it is called in A only"
-            self.found.findings.append(Difference("forward", call.path, 0.0, math.inf, 0.0, None, None, detail))
-
-    def _pairs(
-        self, call: ModuleCallRecord, other: ModuleCallRecord, kind: Literal["inputs", "outputs"]
-    ) -> tuple[float, float]:
-        """Return the largest distance of the tensors, and the floor of their dtypes."""
-        largest, most = 0.0, floor((call.autocast, other.autocast))
-        mine, others = getattr(call, kind), getattr(other, kind)
-        for one, two in zip(mine, others, strict=False):
-            first, second = self.found.first.values[one], self.found.second.values[two]
-            self.values.setdefault(one, two)
-            self.distances[one] = distance(first, second)
-            largest = max(largest, self.distances[one])
-            most = max(most, rounding(first, second))
-        return (largest if len(mine) == len(others) else math.inf), most
-
-    def _worst(
-        self, call: ModuleCallRecord, other: ModuleCallRecord, kind: Literal["inputs", "outputs"]
-    ) -> tuple[Value, Value] | None:
-        pairs = list(zip(getattr(call, kind), getattr(other, kind), strict=False))
-        one, two = max(pairs, key=lambda pair: self.distances[pair[0]], default=(-1, -1))
-        return (self.found.first.values[one], self.found.second.values[two]) if one >= 0 else None
-
-    def _begin(self, call: ModuleCallRecord, other: ModuleCallRecord, *, is_leaf: bool) -> None:
-        around = self.frames[call.inside]
-        apart, most = self._pairs(call, other, "inputs")
-        allowed = explained(around.distance, max(most, around.floor), after_gap=self.found.after_gap)
-        if apart > allowed:
-            values = self._worst(call, other, "inputs")
-            if call.inside < 0 and not self.has_batch:
-                finding = Difference("batch", INPUT, 0.0, apart, allowed, values, (call, other))
+    def _compare(self, call: ModuleCallRecord, around: Call) -> None:
+        """Compare a call, and those inside it."""
+        found, inner = self.found, self._inner[call.number]
+        other = self._others.get((call.path, call.call))
+        if other is None:
+            found.unmatched += 1
+            # Compiled, captured and checkpointed modules call none of their parts.
+            beside = self._inner[call.inside] if around.first.number == call.inside >= 0 else []
+            if any((each.path, each.call) in self._others for each in beside):
+                finding = Difference("forward", call.path, 0.0, math.inf, detail="it is called in A only")
+                found.findings.append(finding)
+            for each in inner:
+                self._compare(each, around)
+            return
+        here = Call(call, other, around)
+        self.calls.append(here)
+        given, most, values = self._distance(here, "inputs")
+        if given > found.explained(around.sources, most):
+            sources, before = around.sources.distance, f"before {call.path or 'the model'}"
+            if around is not self.root:
+                before = f"in its own code, {before}"
+                finding = Difference("forward", around.first.path, sources, given, values, around, before)
+            elif found.first.named["batch"] and found.second.named["batch"]:
+                finding = Difference("forward", OUTSIDE, sources, given, values, here, before)
             else:
-                outer = self.matched.get(call.inside)
-                path = call.path if outer is None else outer[0].path
-                detail = f"in its own code, before {call.path}" if outer else f"before {call.path or 'the model'}"
-                sources = around.distance
-                path = path if outer else OUTSIDE
-                finding = Difference("forward", path, sources, apart, allowed, values, outer or (call, other), detail)
-            self.found.findings.append(finding)
-        self.input_distances[call.number] = apart
-        frame = self.frames[call.number] = Sources(apart, most)
-        frame.use(self.weights_of(call.path, below=is_leaf), 0.0)
-
-    def _end(self, call: ModuleCallRecord) -> None:
-        call, other = self.matched[call.number]
-        frame = self.frames[call.number]
-        apart, most = self._pairs(call, other, "outputs")
-        allowed = explained(frame.distance, max(most, frame.floor), after_gap=self.found.after_gap)
-        values = self._worst(call, other, "outputs")
-        if apart > allowed and not (values and floor((values[0].dtype,)) == 0 and frame.distance > 0):
-            finding = Difference(
-                "forward", call.path, self.input_distances[call.number], apart, allowed, values, (call, other)
-            )
-            self.found.findings.append(finding)
-        self.frames[call.inside].use(apart, most)
-        row = self.found.row(call.path)
-        row.forward = max(row.forward, apart)
+                finding = Difference("batch", INPUT, 0.0, given, values, here)
+            found.findings.append(finding)
+        here.sources.use(given, most)
+        here.sources.use(self.weights_of(call.path, below=not inner))
+        for each in inner:
+            self._compare(each, here)
+        apart, most, values = self._distance(here, "outputs")
+        is_of_integers = values is not None and floor((values[0].dtype,)) == 0
+        if apart > found.explained(here.sources, most) and not (is_of_integers and here.sources.distance > 0):
+            found.findings.append(Difference("forward", call.path, given, apart, values, here))
+        around.sources.use(apart, most)
+        row = found.widen(call.path, "forward", apart)
         if values:
             row.dtypes = values[0].dtype, values[1].dtype
+
+    def _distance(
+        self, call: Call, kind: Literal["inputs", "outputs"]
+    ) -> tuple[float, float, tuple[Value, Value] | None]:
+        """Return the largest distance of the tensors, the floor of their dtypes, and the farthest pair."""
+        mine, others = getattr(call.first, kind), getattr(call.second, kind)
+        most = floor((call.first.autocast, call.second.autocast))
+        pairs: list[tuple[float, tuple[Value, Value]]] = []
+        for one, two in zip(mine, others, strict=False):
+            pair = self.found.first.values[one], self.found.second.values[two]
+            self.values.setdefault(one, two)
+            self.distances[one] = distance(*pair)
+            pairs.append((self.distances[one], pair))
+            most = max(most, rounding(*pair))
+        apart, values = max(pairs, key=lambda each: each[0], default=(0.0, None))
+        return (apart if len(mine) == len(others) else math.inf), most, values

@@ -21,8 +21,8 @@ def difference(first: Value, second: Value) -> float:
     if not first.bits or not second.bits or (first.bits, first.dtype) == (second.bits, second.dtype):
         return 0.0
     bounds = [
-        math.dist(first.sums, second.sums),
-        math.dist(first.samples, second.samples) if first.size > 64 else 0.0,  # a place may be there twice
+        math.dist(first.sketch, second.sketch),
+        math.dist(first.sample, second.sample) if first.size > 64 else 0.0,  # a place may be there twice
         abs(first.norm - second.norm),
     ]
     return max(*bounds, _LEAST * first.norm)

@@ -6,173 +6,132 @@ import math
 from collections import defaultdict
 from statistics import median
 
-from northbridge.snapshots.comparison import OUTSIDE, Difference, Forward, Sources, StepComparison
+from northbridge.snapshots.comparison import Call, Difference, Forward, Sources, StepComparison, owner_of
 from northbridge.snapshots.distance import difference, distance, explained, floor, rounding
-from northbridge.snapshots.records import ModuleCallRecord, Value
+from northbridge.snapshots.records import Value
 
 _LARGEST_POWER = 64  # of two, between loss scales
+_AFTER_ALL = 1e12
 
 
-def compare_gradients(found: StepComparison, forward: Forward) -> None:
-    """Compare the gradients of tensors and of parameters, in the order of the backward pass."""
-    flows = Flows(found, forward)
-    at: list[tuple[float, Difference]] = flows.compare()
-    for name, mine, other in found.pairs("gradient"):
-        owner = name.rpartition(".")[0]
-        sources, most, scale, when = flows.sources_of(owner)
-        scale *= math.sqrt(mine.size / (mine.shape[0] or 1)) if mine.shape else 1.0
-        apart, own = distance(mine, other, scale), distance(mine, other)
-        row = found.row(owner)
-        row.gradient = max(row.gradient, apart)
-        casts = [each.autocast for pair in flows.of_path[owner] for each in pair]
-        most = max(most, rounding(mine, other, *casts))
-        allowed = explained(sources, most, after_gap=found.after_gap)
-        if min(apart, own) > allowed:
-            at.append((when, Difference("gradient", name, sources, apart, allowed, (mine, other), flows.last(owner))))
-    at += [(math.inf, finding) for finding in _find_gradients_of_one_run(found, flows)]
-    found.findings += [finding for _, finding in sorted(at, key=lambda pair: pair[0])]
+class Gradients:
+    """The gradients of the tensors between the calls and of the parameters, each judged by its sources.
 
-
-def _find_gradients_of_one_run(found: StepComparison, flows: Flows) -> list[Difference]:
-    """Return the gradients that one run alone has, in the order of the backward pass, if both runs have gradients."""
-    runs = {run: step.named["gradient"] for run, step in (("A", found.first), ("B", found.second))}
-    alone: list[tuple[float, Difference]] = []
-    if not all(runs.values()):
-        return []
-    for name, value in {**runs["A"], **runs["B"]}.items():
-        owners = [run for run, gradients in runs.items() if name in gradients]
-        if len(owners) == 1 and (value.norm or value.lost):
-            calls = flows.last(name.rpartition(".")[0])
-            finding = Difference(
-                "gradient", name, 0.0, math.inf, 0.0, None, calls, f"it has a gradient in {owners[0]} only"
-            )
-            alone.append((-calls[0].number if calls else math.inf, finding))
-    return [finding for _, finding in sorted(alone, key=lambda pair: pair[0])]
-
-
-class Flows:
-    """The gradients of the tensors between the calls, each judged by those that it is computed from."""
+    ``differences`` are those beyond rounding, each with its place in the order of the backward pass.
+    """
 
     def __init__(self, found: StepComparison, forward: Forward) -> None:
         self.found: StepComparison = found
         self.forward: Forward = forward
-        self.order: dict[int, int] = {}
+        self.owners: set[str] = {*map(owner_of, found.weights)}
+        self.differences: list[tuple[float, Difference]] = []
+        self.places: dict[int, int] = {}
         self.distances: dict[int, float] = {}
-        self.takers: dict[int, list[ModuleCallRecord]] = defaultdict(list)
-        self.maker: dict[int, ModuleCallRecord] = {}
-        self.of_path: dict[str, list[tuple[ModuleCallRecord, ModuleCallRecord]]] = defaultdict(list)
-        for call, other in forward.matched.values():
-            self.of_path[call.path].append((call, other))
-            for each in {*call.inputs} - {*call.outputs}:  # a dropout with p=0 returns its input itself
+        """The distance of the gradient of each value."""
+
+        self.inside: dict[Call, Sources] = defaultdict(Sources)
+        """The gradients so far in the code of each call."""
+
+        self.takers: dict[int, list[Call]] = defaultdict(list)
+        self.maker: dict[int, Call] = {}
+        self.of_path: dict[str, list[Call]] = defaultdict(list)
+        for call in forward.calls:
+            self.of_path[call.first.path].append(call)
+            for each in {*call.first.inputs} - {*call.first.outputs}:  # a dropout with p=0 returns its input itself
                 self.takers[each].append(call)
-            for each in call.outputs:
-                if each not in call.inputs and (each not in self.maker or self.maker[each].number < call.number):
-                    self.maker[each] = call
-        self.scale: float = self._loss_scale()
+            self.maker |= dict.fromkeys({*call.first.outputs} - {*call.first.inputs}, call)
+        self._compare_tensors()
+        for name, mine, other in found.pairs("gradient"):
+            self._compare_parameter(name, mine, other)
+        self._find_gradients_of_one_run()
+        found.findings += [finding for _, finding in sorted(self.differences, key=lambda pair: pair[0])]
 
-    def _loss_scale(self) -> float:
-        """Return the power of two between the runs' loss scales, of gradients that are not unscaled yet."""
-        for of, value in self.found.first.flows.items():
-            other = self._other(of)
-            mine = self.found.first.values[value]
-            if other is not None and mine.norm and other.norm:
-                power = round(math.log2(other.norm) - math.log2(mine.norm))
-                return 2.0**power if 2 < abs(power) <= _LARGEST_POWER else 1.0
-        return 1.0
+    def _compare_tensors(self) -> None:
+        first, second = self.found.first.flows, self.found.second.flows
+        known = self.forward.values
+        pairs = [(of, mine, second[known[of]]) for of, mine in first.items() if known.get(of) in second]
+        scale = _loss_scale(pairs)
+        for of, mine, other in pairs:
+            self._compare_tensor(of, mine, other if scale == 1 else other.scaled(1 / scale))
 
-    def _other(self, of: int) -> Value | None:
-        number = self.found.second.flows.get(self.forward.values.get(of, -1))
-        return None if number is None else self.found.second.values[number]
+    def _compare_tensor(self, of: int, mine: Value, other: Value) -> None:
+        place = self.places[of] = len(self.places)
+        apart = self.distances[of] = distance(mine, other)
+        maker, takers = self.maker.get(of), self.takers[of]
+        root = self.forward.root
+        home = (maker or next(iter(takers), root)).around or root
+        casts = [each.autocast for call in takers for each in (call.first, call.second)]
+        sources = Sources(self.forward.distances.get(of, 0.0), rounding(mine, other, *casts))
+        for used in (self.inside[home], home.sources, *(call.sources for call in takers)):
+            sources.use(used.distance, used.floor)
+        for each in (each for call in (home, *takers) for each in call.first.outputs):
+            sources.use(self.distances.get(each, 0.0))
+        # The modules that took the tensor, without those that passed it on to one inside them.
+        innermost = [each for each in takers if not any(call.around is each for call in takers)]
+        allowed = self.found.explained(sources)
+        if not any(call.first.path in self.owners for call in innermost):
+            # Rounding decides on which side of the kink of a ReLU a few numbers are.
+            allowed += 3 * math.sqrt(max(call.sources.distance for call in (home, *takers)))
+        if apart > allowed:
+            path = " or ".join(dict.fromkeys(each.first.path for each in innermost)) or home.first.path
+            detail = f"in its own code, after {maker.first.path or 'the model'}" if maker and not innermost else ""
+            call = innermost[0] if innermost else home
+            finding = Difference("gradient", path, sources.distance, apart, (mine, other), call, detail)
+            self.differences.append((place, finding))
+        self.inside[home].use(apart, rounding(mine, other))
+        if maker:
+            self.found.widen(maker.first.path, "gradient", apart)
 
-    def compare(self) -> list[tuple[float, Difference]]:
-        at: list[tuple[float, Difference]] = []
-        inside: dict[int, Sources] = defaultdict(Sources)
-        for order, (of, value) in enumerate(self.found.first.flows.items()):
-            mine, other = self.found.first.values[value], self._other(of)
-            if other is None:
-                continue
-            if self.scale != 1.0:
-                other = other.scaled(1 / self.scale)
-            self.order[of] = order
-            apart = self.distances[of] = distance(mine, other)
-            maker, takers = self.maker.get(of), self.takers[of]
-            home = maker.inside if maker else takers[0].inside if takers else -1
-            around = Sources(inside[home].distance, inside[home].floor)
-            around.use(self.forward.frames[home].distance, self.forward.frames[home].floor)
-            casts = [each.autocast for call in takers for each in self.forward.matched[call.number]]
-            around.use(self.forward.distances.get(of, 0.0), rounding(mine, other, *casts))
-            for call in takers:
-                frame = self.forward.frames[call.number]
-                around.use(frame.distance, frame.floor)
-                for each in call.outputs:
-                    around.use(self.distances.get(each, 0.0), 0.0)
-            outer = self.forward.matched.get(home)
-            for each in outer[0].outputs if outer else ():
-                around.use(self.distances.get(each, 0.0), 0.0)
-            allowed = explained(around.distance, around.floor, after_gap=self.found.after_gap)
-            if all(not self.forward.own[call.path] for call in self._innermost(of)):
-                # Rounding decides on which side of the kink of a ReLU a few numbers are.
-                kinks = max((self.forward.frames[call.number].distance for call in takers), default=0.0)
-                allowed += 3 * math.sqrt(max(kinks, self.forward.frames[home].distance))
-            if apart > allowed:
-                at.append((order, self._blame(of, outer, around, apart, allowed, (mine, other))))
-            inside[home].use(apart, rounding(mine, other))
-            if maker:
-                row = self.found.row(maker.path)
-                row.gradient = max(row.gradient, apart)
-        return at
-
-    def _innermost(self, of: int) -> list[ModuleCallRecord]:
-        takers = self.takers[of]
-        return [each for each in takers if not any(other.inside == each.number for other in takers)]
-
-    def _blame(
-        self,
-        of: int,
-        outer: tuple[ModuleCallRecord, ModuleCallRecord] | None,
-        around: Sources,
-        apart: float,
-        allowed: float,
-        values: tuple[Value, Value],
-    ) -> Difference:
-        """Name the modules that took the tensor, or the code around if no module did."""
-        innermost = self._innermost(of)
-        calls = self.forward.matched[innermost[0].number] if innermost else outer
-        path = " or ".join(dict.fromkeys(each.path for each in innermost)) or (outer[0].path if outer else OUTSIDE)
-        maker = self.maker.get(of)
-        detail = "" if innermost else f"in its own code, after {maker.path or 'the model'}" if maker else ""
-        return Difference("gradient", path, around.distance, apart, allowed, values, calls, detail)
-
-    def sources_of(self, owner: str) -> tuple[float, float, float, float]:
-        """Return what the gradient of ``owner``'s parameter comes from: distance, floor, scale of its sum, and when."""
-        around, scale, when = Sources(), 0.0, math.inf
-        for call, _ in self.of_path[owner]:
-            frame = self.forward.frames[call.number]
-            around.use(frame.distance, frame.floor)
-            inputs = [self.found.first.values[each] for each in call.inputs]
+    def _compare_parameter(self, name: str, mine: Value, other: Value) -> None:
+        calls = self.of_path[owner_of(name)]
+        casts = [each.autocast for call in calls for each in (call.first, call.second)]
+        sources, scale, when = Sources(0.0, rounding(mine, other, *casts)), 0.0, math.inf
+        for call in calls:
+            sources.use(call.sources.distance, call.sources.floor)
+            inputs = [self.found.first.values[each] for each in call.first.inputs]
             rms = max((each.norm / math.sqrt(each.size) for each in inputs if each.size), default=1.0)
-            for each in call.outputs:
+            for each in call.first.outputs:
                 if each in self.distances:
-                    around.use(self.distances[each], 0.0)
-                    flow = self.found.first.values[self.found.first.flows[each]]
-                    scale = math.hypot(scale, flow.norm * max(1.0, rms))
-                    when = min(when, self.order[each] + 0.5)
+                    sources.use(self.distances[each])
+                    scale = math.hypot(scale, self.found.first.flows[each].norm * max(1.0, rms))
+                    when = min(when, self.places[each] + 0.5)
         if not scale:  # its owner is not called, or is called in a graph
-            around.use(max(self.distances.values(), default=0.0), 0.0)
-            around.use(max(self.forward.distances.values(), default=0.0), 0.0)
-            around.use(self.forward.weights_of("", below=True), 0.0)
-        return around.distance, around.floor, scale, when
+            every = (*self.distances.values(), *self.forward.distances.values())
+            sources.use(max(every, default=0.0))
+            sources.use(self.forward.weights_of("", below=True))
+        # A gradient that is zero but for rounding is compared with the terms of its sum.
+        scale *= math.sqrt(mine.size / (mine.shape[0] or 1)) if mine.shape else 1.0
+        apart = distance(mine, other, scale)
+        self.found.widen(owner_of(name), "gradient", apart)
+        if min(apart, distance(mine, other)) > self.found.explained(sources):
+            finding = Difference("gradient", name, sources.distance, apart, (mine, other), self._last(name))
+            self.differences.append((when, finding))
 
-    def last(self, owner: str) -> tuple[ModuleCallRecord, ModuleCallRecord] | None:
-        return self.of_path[owner][-1] if self.of_path[owner] else None
+    def _find_gradients_of_one_run(self) -> None:
+        """Find the gradients that one run alone has, if both runs have gradients."""
+        first, second = self.found.first.named["gradient"], self.found.second.named["gradient"]
+        for name, value in {**first, **second}.items():
+            if first and second and (name in first) != (name in second) and (value.norm or value.lost):
+                detail = f"it has a gradient in {'A' if name in first else 'B'} only"
+                call = self._last(name)
+                finding = Difference("gradient", name, 0.0, math.inf, None, call, detail)
+                self.differences.append((_AFTER_ALL - (call.first.number if call else 0), finding))
+
+    def _last(self, name: str) -> Call | None:
+        return next(reversed(self.of_path[owner_of(name)]), None)
+
+
+def _loss_scale(pairs: list[tuple[int, Value, Value]]) -> float:
+    """Return the power of two between the runs' loss scales, of gradients that are not unscaled yet."""
+    norms = next(((mine.norm, other.norm) for _, mine, other in pairs if mine.norm and other.norm), (1.0, 1.0))
+    power = round(math.log2(norms[1]) - math.log2(norms[0]))
+    return 2.0**power if 2 < abs(power) <= _LARGEST_POWER else 1.0
 
 
 def compare_updates(found: StepComparison, before: StepComparison | None) -> None:
     gradients = {name: distance(mine, other) for name, mine, other in found.pairs("gradient")}
     for name, mine, other in found.pairs("update"):
-        owner = name.rpartition(".")[0]
-        apart = difference(mine, other)
-        found.updates[name] = apart
+        apart = found.updates[name] = difference(mine, other)
         scale = max(mine.norm, other.norm) or 1.0
         earlier = before.updates.get(name, 0.0) / scale if before is not None else 0.0
         source = gradients.get(name, 0.0)
@@ -180,16 +139,17 @@ def compare_updates(found: StepComparison, before: StepComparison | None) -> Non
         absorbed = 1e-2 * floor((weight.dtype,)) * weight.norm / scale
         # Adam divides by the size of the gradient, and so amplifies what little of it is not rounding.
         most = explained(max(source, earlier), floor((weight.dtype, other.dtype)), after_gap=True) + absorbed
-        row = found.row(owner)
-        row.update = max(row.update, min(2.0, apart / scale))
+        found.widen(owner_of(name), "update", min(2.0, apart / scale))
         if apart / scale > most and not found.after_gap and source < 0.1 and _is_beyond_signs(mine, other, most):
-            found.findings.append(Difference("update", name, source, apart / scale, most, (mine, other)))
+            found.findings.append(Difference("update", name, source, apart / scale, (mine, other)))
 
 
 def _is_beyond_signs(first: Value, second: Value, most: float) -> bool:
     """Return True if more than some signs differ: Adam makes a whole step of a gradient that is rounding alone."""
-    pairs = [(one, two) for one, two in zip(first.samples, second.samples, strict=True) if one or two]
-    usual = median([abs(one - two) / max(abs(one), abs(two)) for one, two in pairs] or [0.0])
-    largest = abs(first.largest - second.largest) / (max(first.largest, second.largest) or 1.0)
-    norms = abs(first.norm - second.norm) / (max(first.norm, second.norm) or 1.0)
-    return usual > most or norms > 0.25 or largest > 0.5 or first.lost != second.lost
+
+    def apart(one: float, two: float) -> float:
+        return abs(one - two) / (max(abs(one), abs(two)) or 1.0)
+
+    usual = median([apart(*pair) for pair in zip(first.sample, second.sample, strict=True) if any(pair)] or [0.0])
+    sizes = apart(first.norm, second.norm) > 0.25 or apart(first.largest, second.largest) > 0.5
+    return usual > most or sizes or first.lost != second.lost

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
+from itertools import islice
 from random import Random
 from typing import Any
 
 import torch
 
-SKETCH = 32
-"""Number of signed sums of all values. They are linear: the difference of two sketches has about the norm of the
-difference of the tensors, wherever in the tensors it is."""
-
-SAMPLE = 16
-"""Number of values that are kept, at fixed places."""
+from northbridge.snapshots.records import SAMPLE, SKETCH
 
 _COLUMNS = 251  # a prime: rows of usual lengths that are swapped change the sums
 _BLOCK = 1 << 16
@@ -32,11 +27,10 @@ def measure(given: torch.Tensor) -> dict[str, object]:
     """Return the shape, dtype, norm, largest value, fingerprint, sample and sketch of a tensor, or of its shard."""
     tensor = shard_of(given)
     about: dict[str, object] = {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
-    if tensor.layout != torch.strided or tensor.is_nested or tensor.is_quantized or tensor.is_meta:
+    is_plain = tensor.layout == torch.strided and not (tensor.is_nested or tensor.is_quantized or tensor.is_meta)
+    if not is_plain or not tensor.numel():
         return about
     host = tensor.to("cpu").contiguous().reshape(-1)
-    if not host.numel():
-        return about
     about["bits"] = _fingerprint(host.clone() if host.storage_offset() else host)
     if host.is_complex():
         host = torch.view_as_real(host).reshape(-1)
@@ -46,12 +40,12 @@ def measure(given: torch.Tensor) -> dict[str, object]:
     if not math.isfinite(norm):
         finite = torch.isfinite(numbers)
         lost = numbers.numel() - int(finite.sum())
-        numbers = torch.where(finite, numbers, 0).double()
+        numbers = torch.where(finite, numbers, 0).double().clamp(-_MOST, _MOST)
         norm = float(torch.linalg.vector_norm(numbers))
     places = [(each * 2654435761 % (1 << 32)) * numbers.numel() >> 32 for each in range(SAMPLE)]
-    least, most = map(float, torch.aminmax(numbers))
-    about |= {"norm": norm, "largest": max(most, -least), "lost": lost}
-    return about | {"sample": pack(numbers[places].tolist()), "sketch": pack(_sketch(numbers).tolist())}
+    sample, sketch = ([float(f"{each:.9g}") for each in kept.tolist()] for kept in (numbers[places], _sketch(numbers)))
+    largest = float(torch.linalg.vector_norm(numbers, math.inf))
+    return about | {"norm": norm, "largest": largest, "lost": lost, "sample": sample, "sketch": sketch}
 
 
 def shard_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -81,44 +75,21 @@ def _sketch(numbers: torch.Tensor) -> torch.Tensor:
     sums = torch.zeros(SKETCH, dtype=torch.float64)
     sums[: numbers.numel() % SKETCH] = numbers[rows * SKETCH :].double()
     table = numbers[: rows * SKETCH].view(rows, SKETCH)
-    for number, start in enumerate(range(0, rows, _BLOCK)):
-        block = table[start : start + _BLOCK]
+    for number, block in enumerate(torch.split(table, _BLOCK)):
         sums += float(signs[number % _BLOCK]) * torch.mv(block.t(), signs[: len(block)]).double()
     return sums
 
 
-def pack(numbers: Sequence[float]) -> str:
-    """Return numbers as text: little-endian float32 in base64."""
-    return base64.b64encode(
-        struct.pack(f"<{len(numbers)}f", *(max(-_MOST, min(_MOST, each)) for each in numbers))
-    ).decode()
-
-
-def unpack(text: str, size: int) -> tuple[float, ...]:
-    """Return the finite numbers that :func:`pack` wrote. Raises ``ValueError`` if there are not ``size``."""
-    try:
-        numbers: tuple[float, ...] = struct.unpack(f"<{size}f", base64.b64decode(text, validate=True))
-    except struct.error:
-        raise ValueError(f"there are not {size} numbers") from None
-    if not all(map(math.isfinite, numbers)):
-        raise ValueError("a number is not finite")
-    return numbers
-
-
 def tensors_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
     """Yield the tensors of a module's arguments or result: of tuples, lists, mappings and dataclasses."""
+    parts: Iterable[Any] = ()
     if isinstance(value, torch.Tensor):
         yield value
-    elif depth < _DEEPEST:
-        for each in _parts(value)[:_MOST_TENSORS]:
-            yield from tensors_in(each, depth + 1)
-
-
-def _parts(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return list(value.values())
-    if isinstance(value, (tuple, list)):
-        return list(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, each.name, None) for each in fields(value)]
-    return []
+    elif isinstance(value, Mapping):
+        parts = value.values()
+    elif isinstance(value, (tuple, list)):
+        parts = value
+    elif is_dataclass(value) and not isinstance(value, type):
+        parts = (getattr(value, each.name, None) for each in fields(value))
+    for each in islice(parts, _MOST_TENSORS if depth < _DEEPEST else 0):
+        yield from tensors_in(each, depth + 1)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import weakref
-from collections.abc import Callable, Container, Iterable
-from contextlib import suppress
+from collections.abc import Container, Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -17,8 +14,8 @@ from typing_extensions import Self
 from northbridge.errors import ArgumentsError
 from northbridge.process_record import logger
 from northbridge.processes.endings import describe_error
-from northbridge.snapshots.records import FORMAT, MOST_BYTES, name_file
-from northbridge.snapshots.step import StepRecording, unwrap
+from northbridge.snapshots.records import MOST_BYTES, HeaderRecord, name_file
+from northbridge.snapshots.step import StepRecording
 
 _FIRST, _EVERY = 5, 1000
 
@@ -32,20 +29,14 @@ class Recorder:
         self._folder = Path(folder)
         self._steps = steps
         self._step: StepRecording | None = None
-        self._file = -1
-        self._closing: Callable[[], object] | None = None
         self._bytes = 0
-        self._off = False
 
-    def begin(self, model: torch.nn.Module, optimizers: Iterable[Any], step: int, *, captured: bool = False) -> bool:
-        """Install the hooks if ``step`` is recorded, and return True then; a step may be paused and begun again."""
-        chosen = step < _FIRST or step % _EVERY == 0 if self._steps is None else step in self._steps
-        if self._off or not chosen:
-            return False
-        if self._step is None:
-            self._step = StepRecording(model, optimizers, step, captured=captured)
-        self._step.install()
-        return True
+    def begin(self, model: torch.nn.Module, optimizers: Iterable[Any], step: int, *, captured: bool = False) -> None:
+        """Install the hooks if ``step`` is recorded; a step may be paused and begun again."""
+        if step < _FIRST or step % _EVERY == 0 if self._steps is None else step in self._steps:
+            if self._step is None:
+                self._step = StepRecording(model, optimizers, step, captured=captured)
+            self._step.install()
 
     def note_batch(self, batch: Any) -> None:
         """Record the batch of the current step, if that is recorded."""
@@ -62,48 +53,36 @@ class Recorder:
         step, self._step = self._step, None
         if step is not None:
             step.finish()
-            self._write(step.lines)
+            self._write(step.record)
 
     def drop(self) -> None:
         """Remove the hooks, and forget the step."""
         self.pause()
         self._step = None
 
-    def close(self) -> None:
-        """Drop a step that has not ended, and close the file."""
-        self.drop()
-        if self._closing is not None:
-            self._closing()
-        self._file, self._closing, self._bytes, self._off = -1, None, 0, False
-
-    def _write(self, lines: list[dict[str, object]]) -> None:
-        try:
-            if self._file < 0:
-                lines.insert(0, self._open())
-            data = "".join(f"{json.dumps(each, separators=(',', ':'))}\n" for each in lines).encode()
-            self._bytes += len(data)
-            if self._bytes > MOST_BYTES:
-                raise OSError(f"the file would exceed {MOST_BYTES >> 20} MiB")
-            while data:
-                data = data[os.write(self._file, data) :]
-        except OSError as error:
-            # A log message, not an error: the training is worth more than its record.
-            self._off = True
-            why = describe_error(error)
-            logger.warning("Snapshots records no more steps: %s; earlier ones are in %s", why, self._folder)
-
-    def _open(self) -> dict[str, object]:
+    def _write(self, step: dict[str, object]) -> None:
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
         rank = torch.distributed.get_rank() if distributed else 0
         world_size = torch.distributed.get_world_size() if distributed else 1
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / name_file(rank)
-        # A new file each time: in a shared folder, the path may be a link or another user's file.
-        with suppress(FileNotFoundError):
-            path.unlink()
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        self._closing = weakref.finalize(self, os.close, self._file)  # Snapshots in a `with` for each step have no end
-        return {"kind": "run", "format": FORMAT, "rank": rank, "world_size": world_size, "torch": torch.__version__}
+        path, lines = self._folder / name_file(rank), [step]
+        try:
+            if not self._bytes:
+                lines.insert(0, HeaderRecord(rank=rank, world_size=world_size).model_dump())
+                self._folder.mkdir(parents=True, exist_ok=True)
+                # A new file each time: in a shared folder, the path may be a link or another user's file.
+                path.unlink(missing_ok=True)
+            data = "".join(f"{json.dumps(each, separators=(',', ':'))}\n" for each in lines).encode()
+            with path.open("ab" if self._bytes else "xb") as file:
+                if file.tell() != self._bytes:
+                    raise OSError(f"another record replaced {path.name}")
+                if self._bytes + len(data) > MOST_BYTES:
+                    raise OSError(f"the file would exceed {MOST_BYTES >> 20} MiB")
+                self._bytes += file.write(data)
+        except OSError as error:
+            # A log message, not an error: the training is worth more than its record.
+            self._steps = ()
+            why = describe_error(error)
+            logger.warning("Snapshots records no more steps: %s; earlier ones are in %s", why, self._folder)
 
 
 class Snapshots:
@@ -140,7 +119,7 @@ class Snapshots:
                     f"Snapshots: a {type(each).__name__} is not an optimizer. Fix: Snapshots(folder, model, optimizer)"
                 )
         self._recorder = Recorder(folder, steps)
-        self._module, self._optimizers = unwrap(module), optimizers
+        self._module, self._optimizers = module, optimizers
         self.step: int = 0
         """The number of the next step, which may be set after a resume."""
 
@@ -148,9 +127,7 @@ class Snapshots:
         self._recorder.begin(self._module, self._optimizers, self.step)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
         if error is not None:
             self._recorder.drop()
         else:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
-from functools import cached_property
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 import pydantic
+from typing_extensions import Self
 
-from northbridge.snapshots.measures import SAMPLE, SKETCH, pack, unpack
 from northbridge.untrusted.files import read_file
-
-FORMAT = 1
-"""Version of the file format."""
 
 MOST_BYTES = 60 << 20
 """Limit of a file; the reader's is higher."""
 
+# Signed sums of all values are linear: the difference of two sketches has about the norm of the difference of the
+# tensors, wherever in the tensors it is. The values of a sample are at fixed places.
+SKETCH = 32
+SAMPLE = 16
+
 _SUFFIX = ".snapshots.jsonl"
+_DEEPEST = 300
 _Count = Annotated[int, pydantic.Field(ge=0, lt=1 << 63)]
-_Finite = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
+_Size = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
+_Kind = Annotated[str, pydantic.Field(pattern="^(batch|weight|gradient|update)$")]
+_Number = Annotated[float, pydantic.Field(allow_inf_nan=False)]
 
 
 class RecordError(Exception):
@@ -35,159 +39,101 @@ class _SnapshotsRecord(pydantic.BaseModel):
 class HeaderRecord(_SnapshotsRecord):
     """The first line of a file."""
 
-    kind: Literal["run"]
-    format: _Count
+    format: Literal[2] = 2
     rank: Annotated[int, pydantic.Field(ge=0, lt=1 << 18)]
     world_size: Annotated[int, pydantic.Field(ge=1, le=1 << 18)]
-    torch: str
-
-
-class StepRecord(_SnapshotsRecord):
-    """The start of a step."""
-
-    kind: Literal["step"]
-    step: _Count
-    device: str
-    random: _Count
 
 
 class Value(_SnapshotsRecord):
     """The measures of one tensor; only shape and dtype of one that is empty, sparse or nested."""
 
-    kind: Literal["value"]
     shape: list[_Count]
     dtype: str
     bits: str = ""
-    norm: _Finite = 0
-    largest: Annotated[float, pydantic.Field(allow_inf_nan=False)] = 0
+    norm: _Size = 0
+    largest: _Size = 0
     lost: _Count = 0
     """Number of values that are not finite."""
 
-    sample: str = ""
-    sketch: str = ""
-
-    @pydantic.model_validator(mode="after")
-    def _has_its_numbers(self) -> Value:
-        if self.bits:
-            _ = unpack(self.sample, SAMPLE), unpack(self.sketch, SKETCH)
-        return self
-
-    @cached_property
-    def samples(self) -> tuple[float, ...]:
-        return unpack(self.sample, SAMPLE)
-
-    @cached_property
-    def sums(self) -> tuple[float, ...]:
-        return unpack(self.sketch, SKETCH)
-
-    def scaled(self, factor: float) -> Value:
-        """Return the measures of the tensor times ``factor``, a power of two; its bits are unknown."""
-        sample, sketch = (pack([each * factor for each in numbers]) for numbers in (self.samples, self.sums))
-        changed = {"norm": self.norm * factor, "largest": self.largest * factor, "bits": "scaled" if self.bits else ""}
-        return Value.model_construct(**{**self.model_dump(), **changed, "sample": sample, "sketch": sketch})
+    sample: Annotated[list[_Number], pydantic.Field(min_length=SAMPLE, max_length=SAMPLE)] = [0.0] * SAMPLE
+    sketch: Annotated[list[_Number], pydantic.Field(min_length=SKETCH, max_length=SKETCH)] = [0.0] * SKETCH
 
     @property
     def size(self) -> float:
-        size = 1.0
-        for each in self.shape:
-            size *= each
-        return size
+        return math.prod(map(float, self.shape))
+
+    def scaled(self, factor: float) -> Value:
+        """Return the measures of the tensor times ``factor``, a power of two; its bits are unknown."""
+        changed = {name: [each * factor for each in getattr(self, name)] for name in ("sample", "sketch")}
+        sizes = {"norm": self.norm * factor, "largest": self.largest * factor, "bits": "scaled" if self.bits else ""}
+        return self.model_copy(update={**changed, **sizes})
 
 
 class ModuleCallRecord(_SnapshotsRecord):
-    """One call of a module; ``number`` counts calls as they start, and ``inside`` is the call around it."""
+    """The ``number``-th call of a module in the step; ``inside`` is the call around it, -1 if there is none.
 
-    kind: Literal["call"]
+    ``inputs`` and ``outputs`` are the places of the tensors in the step's ``values``.
+    """
+
     path: str
     call: _Count
-    number: _Count
+    number: Annotated[int, pydantic.Field(ge=-1)]
     inside: Annotated[int, pydantic.Field(ge=-1)]
     of: str
     training: bool
-    drops: bool
-    drew: bool
-    random: _Count
-    autocast: str
-    inputs: list[_Count]
-    outputs: list[_Count]
+    drops: bool = False
+    drew: bool = False
+    autocast: str = ""
+    inputs: list[_Count] = []
+    outputs: list[_Count] = []
 
 
-class FlowRecord(_SnapshotsRecord):
-    """The gradient that reached the tensor with the measures ``of``."""
+class Step(_SnapshotsRecord):
+    """One line: what one rank has recorded of one step.
 
-    kind: Literal["flow"]
-    of: _Count
-    value: _Count
+    The ``calls`` are in the order in which they began. ``flows`` are the gradients of values, in the order of the
+    backward pass. ``drew_before`` tells that random numbers were drawn before the first call, and
+    ``left_out`` that the step had more tensors than are recorded.
+    """
 
+    step: _Count
+    device: str
+    drew_before: bool
+    values: list[Value]
+    calls: list[ModuleCallRecord]
+    flows: dict[_Count, Value]
 
-class NamedRecord(_SnapshotsRecord):
-    """A tensor of the batch, a parameter or buffer before the step, its gradient, or its update."""
+    named: Annotated[dict[_Kind, dict[str, Value]], pydantic.Field(min_length=4)]
+    """Tensors of the batch, parameters and buffers before the step, gradients, and updates."""
 
-    kind: Literal["batch", "weight", "gradient", "update"]
-    name: str
-    value: _Count
-
-
-class StepEndRecord(_SnapshotsRecord):
-    """The end of a step; without it, the process died in its midst."""
-
-    kind: Literal["end"]
     left_out: bool
 
+    @pydantic.model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        depths = [0]
+        for number, call in enumerate(self.calls):
+            if call.number != number or call.inside >= number:
+                raise ValueError("calls are not in their order")
+            depths.append(depths[call.inside + 1] + 1)
+        used = [each for call in self.calls for each in (*call.inputs, *call.outputs)]
+        if max(depths) > _DEEPEST or max(used, default=-1) >= len(self.values):
+            raise ValueError("a call is too deep, or names a value that is not there")
+        return self
 
-Record = HeaderRecord | StepRecord | Value | ModuleCallRecord | FlowRecord | NamedRecord | StepEndRecord
-_reader: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(Annotated[Record, pydantic.Field(discriminator="kind")])
+    @property
+    def by_name(self) -> dict[tuple[str, int], ModuleCallRecord]:
+        return {(each.path, each.call): each for each in self.calls}
 
-
-@dataclass
-class Step:
-    """What one rank has recorded of one step."""
-
-    step: int
-    device: str
-    random: int
-    """Fingerprint of the random state at the start; each call has one, too."""
-
-    values: list[Value] = field(default_factory=list)
-    calls: dict[tuple[str, int], ModuleCallRecord] = field(default_factory=dict)
-    flows: dict[int, int] = field(default_factory=dict)
-    """The gradients of values, in the order of the backward pass."""
-
-    named: dict[str, dict[str, Value]] = field(default_factory=lambda: defaultdict(dict))
-    left_out: bool = False
-    """True if the step had more tensors than are recorded."""
-
-    def add(self, record: Record) -> None:
-        """Add a line. Raises ``ValueError`` if it names a value that does not stand before it."""
-        if isinstance(record, Value):
-            self.values.append(record)
-        elif isinstance(record, ModuleCallRecord):
-            self._check(*record.inputs, *record.outputs)
-            if record.inside >= record.number:
-                raise ValueError("it is inside a later call")
-            self.calls[record.path, record.call] = record
-        elif isinstance(record, FlowRecord):
-            self._check(record.of, record.value)
-            self.flows.setdefault(record.of, record.value)
-        elif isinstance(record, NamedRecord):
-            self._check(record.value)
-            self.named[record.kind].setdefault(record.name, self.values[record.value])
-
-    def strip(self, prefix: str) -> None:
-        """Remove ``prefix``, which ends with a dot, from the names of modules and parameters."""
-        calls = [each.model_copy(update={"path": each.path.removeprefix(prefix)}) for each in self.calls.values()]
-        outer = prefix.rstrip(".")
-        paths = {outer: "", "": "(outer)"}
-        self.calls = {}
-        for each in calls:
-            named = each.model_copy(update={"path": paths.get(each.path, each.path)})
-            self.calls[named.path, named.call] = named
-        for kind, values in self.named.items():
-            self.named[kind] = {name.removeprefix(prefix): value for name, value in values.items()}
-
-    def _check(self, *numbers: int) -> None:
-        if any(number >= len(self.values) for number in numbers):
-            raise ValueError("it names a value that is not there")
+    def without(self, prefix: str) -> Step:
+        """Return the step without ``prefix``, which ends with a dot, in the names of modules and parameters."""
+        outer = {prefix.rstrip("."): "", "": "(outer)"}
+        paths = [outer.get(each.path, each.path.removeprefix(prefix)) for each in self.calls]
+        calls = [each.model_copy(update={"path": path}) for each, path in zip(self.calls, paths, strict=True)]
+        named = {
+            kind: {name.removeprefix(prefix): value for name, value in values.items()}
+            for kind, values in self.named.items()
+        }
+        return self.model_copy(update={"calls": calls, "named": named})
 
 
 @dataclass
@@ -229,28 +175,21 @@ def read_run(folder: Path) -> SnapshotsRun:
 def _read(path: Path, damages: list[str]) -> tuple[HeaderRecord | None, dict[int, Step]]:
     about: HeaderRecord | None = None
     steps: dict[int, Step] = {}
-    step: Step | None = None
+    number = 0
     try:
         *lines, _torn = read_file(path).split(b"\n")
+        for line in lines:
+            number += 1
+            if about is None:
+                about = HeaderRecord.model_validate_json(line)
+            else:
+                step = Step.model_validate_json(line)
+                steps[step.step] = step
     except OSError as error:
         damages.append(f"{path} cannot be read: {error.strerror or error}")
-        return None, {}
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = _reader.validate_json(line)
-            if about is None:
-                if not isinstance(record, HeaderRecord) or record.format != FORMAT:
-                    damages.append(f"{path} was not written by this version of Snapshots: it is left out")
-                    return None, {}
-                about = record
-            elif isinstance(record, StepRecord):
-                step = Step(record.step, record.device, record.random)
-            elif step is not None and isinstance(record, StepEndRecord):
-                step.left_out = record.left_out
-                steps[step.step], step = step, None
-            elif step is not None:
-                step.add(record)
-        except ValueError:  # pydantic's too
+    except pydantic.ValidationError:
+        if about is None:
+            damages.append(f"{path} was not written by this version of Snapshots: it is left out")
+        else:
             damages.append(f"{path} is damaged in line {number}: only the steps before it are used")
-            break
     return about, steps

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from northbridge.snapshots.measures import measure, shard_of, tensors_in
 
@@ -17,44 +18,39 @@ _WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
 
 
 class StepRecording:
-    """One step of ``model``, as lines of a record. Its hooks are there from :meth:`install` to :meth:`remove`.
+    """One step of ``model``, as a line of a record. Its hooks are there from :meth:`install` to :meth:`remove`.
 
     A step that is ``captured`` as a graph runs no hooks: it has parameters, gradients and updates only.
     """
 
     def __init__(self, model: torch.nn.Module, optimizers: Iterable[Any], step: int, *, captured: bool = False) -> None:
-        device = next((each.device for each in model.parameters()), torch.device("cpu"))
-        self.lines: list[dict[str, object]] = [{"kind": "step", "step": step, "device": device.type, "random": 0}]
-        self._model = model
+        self._model = unwrap(model)
         self._optimizers = [getattr(each, "optimizer", each) for each in optimizers]
         self._captured = captured
-        self._handles: list[Any] = []
-        self._compiled: list[torch.nn.Module] = []
-        self._values = self._calls = self._batches = 0
+        self._hooks = ExitStack()
         self._counts: Counter[str] = Counter()
-        self._open: list[tuple[torch.nn.Module, dict[str, object] | None]] = []
-        self._seen: dict[int, tuple[Any, int, int]] = {}
-        self._names = {id(each): _clean(name) for name, each in model.named_parameters()}
+        self._open: list[tuple[torch.nn.Module, dict[str, Any], torch.Tensor | None]] = []
+        self._seen: Any = WeakTensorKeyDictionary()
+        self._values: list[dict[str, object]] = []
+        self._calls: list[dict[str, Any]] = []
+        self._flows: dict[int, dict[str, object]] = {}
+        self._named: dict[str, dict[str, object]] = {"weight": {}, "batch": {}, "gradient": {}, "update": {}}
+        self._names = {id(each): _clean(name) for name, each in self._model.named_parameters()}
         self._before: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._stepped: set[int] = set()
-        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        for name, tensor in (*self._model.named_parameters(), *self._model.named_buffers()):
             if not torch.nn.parameter.is_lazy(tensor):
                 self._note("weight", _clean(name), tensor)
                 if tensor.requires_grad:
                     self._before[_clean(name)] = tensor, shard_of(tensor).to("cpu", copy=True)
-        self._device = device.type
-        states = [torch.get_rng_state]
-        if device.type not in ("cpu", "meta") and hasattr(torch.get_device_module(device), "get_rng_state"):
-            states.append(partial(torch.get_device_module(device).get_rng_state, device))
-        self._places = torch.empty(0)
-        self._random_states: list[Callable[[], torch.Tensor]] = states
-        self.lines[0]["random"] = self._random()
+        self._device = next((each.device for each in self._model.parameters()), torch.device("cpu"))
+        self._began = self._random()
+        self.record: dict[str, Any] = {"step": step, "device": self._device.type, "drew_before": False}
+        self.record |= {"values": self._values, "calls": self._calls, "flows": self._flows, "named": self._named}
 
     def note_batch(self, batch: Any) -> None:
         """Record the tensors of a batch."""
         for tensor in tensors_in(batch):
-            self._note("batch", str(self._batches), tensor)
-            self._batches += 1
+            self._note("batch", str(len(self._named["batch"])), tensor)
 
     def install(self) -> None:
         """Install the hooks anew."""
@@ -66,22 +62,19 @@ class StepRecording:
             if compiled is not None:
                 # A hook would be a part of the compiled code.
                 module._compiled_call_impl = partial(self._call, path, module, compiled)
-                self._compiled.append(module)
+                self._hooks.callback(setattr, module, "_compiled_call_impl", compiled)
             else:
                 begin = module.register_forward_pre_hook(partial(self._begin, path), with_kwargs=True)
-                self._handles += [begin, module.register_forward_hook(self._end)]
+                self._hooks.callback(begin.remove)
+                self._hooks.callback(module.register_forward_hook(self._end).remove)
         for optimizer in self._optimizers:
             if isinstance(optimizer, torch.optim.Optimizer):
-                self._handles.append(optimizer.register_step_pre_hook(self._before_update))
+                self._hooks.callback(optimizer.register_step_pre_hook(self._before_update).remove)
 
     def remove(self) -> None:
         """Remove the hooks."""
-        for handle in self._handles:
-            handle.remove()
-        for module in self._compiled:
-            wrapped: Any = module._compiled_call_impl
-            module._compiled_call_impl = wrapped.args[2]
-        self._handles, self._compiled, self._open = [], [], []
+        self._hooks.close()
+        self._open.clear()
         self._seen.clear()
 
     def finish(self) -> None:
@@ -93,8 +86,7 @@ class StepRecording:
             now, wide = shard_of(parameter), torch.promote_types(before.dtype, torch.float32)
             if now.shape == before.shape:  # FSDP gathers a parameter for a forward pass without a backward pass
                 self._note("update", name, now.to("cpu", wide) - before.to(wide))
-        self.lines.append({"kind": "end", "left_out": self._values >= _MOST_VALUES})
-        self._before.clear()
+        self.record["left_out"] = self._is_full()
 
     def _call(self, path: str, module: torch.nn.Module, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._begin(path, module, args, kwargs)
@@ -105,70 +97,67 @@ class StepRecording:
     def _begin(self, path: str, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         if _traces():
             return
-        if _recomputes() or self._values >= _MOST_VALUES:
-            self._open.append((module, None))
+        # In a backward pass, checkpointed modules are called again.
+        if torch._C._current_graph_task_id() != -1 or self._is_full():
+            self._open.append((module, {}, None))
             return
-        inside = next((call["number"] for _, call in reversed(self._open) if call is not None), -1)
-        autocast = torch.is_autocast_enabled(self._device)
-        call: dict[str, object] = {
-            "kind": "call",
+        random = self._random()
+        if not self._calls:
+            self.record["drew_before"] = not torch.equal(self._began, random)
+        autocast = torch.get_autocast_dtype(self._device.type) if torch.is_autocast_enabled(self._device.type) else ""
+        call = {
             "path": path,
             "call": self._counts[path],
-            "number": self._calls,
-            "inside": inside,
+            "number": len(self._calls),
+            "inside": next((call["number"] for _, call, _ in reversed(self._open) if call), -1),
             "of": type(module).__name__,
             "training": module.training,
             "drops": _drops(module),
-            "autocast": str(torch.get_autocast_dtype(self._device)).removeprefix("torch.") if autocast else "",
+            "autocast": str(autocast).removeprefix("torch."),
             "inputs": [self._value(each) for each in (*tensors_in(args), *tensors_in(kwargs))],
-            "random": self._random(),
         }
         self._counts[path] += 1
-        self._calls += 1
-        self._open.append((module, call))
+        self._calls.append(call)
+        self._open.append((module, call, random))
 
     def _end(self, module: torch.nn.Module, _args: Any, output: Any) -> None:
         if _traces():
             return
         while self._open:
-            opened, call = self._open.pop()  # a call that raised did not end
+            opened, call, random = self._open.pop()  # a call that raised did not end
             if opened is module:
-                if call is not None:
-                    call["drew"] = call["random"] != self._random()
+                if random is not None:
+                    call["drew"] = not torch.equal(random, self._random())
                     call["outputs"] = [self._value(each) for each in tensors_in(output)]
-                    self.lines.append(call)
                 return
 
     def _value(self, tensor: torch.Tensor) -> int:
         """Return the number of the tensor's measures; a tensor that has not changed is measured once."""
         version = 0 if tensor.is_inference() else tensor._version
-        known = self._seen.get(id(tensor))
-        if known is not None and known[0]() is tensor and known[1] == version:
-            return known[2]
-        number = self._add(tensor)
-        self._seen[id(tensor)] = (weakref.ref(tensor), version, number)
+        known, number = self._seen.get(tensor, (-1, len(self._values)))
+        if known == version:
+            return int(number)
+        number = len(self._values)
+        self._values.append(measure(tensor))
+        self._seen[tensor] = version, number
         if tensor.requires_grad and torch.is_grad_enabled():
-            self._handles.append(torch.Tensor.register_hook(tensor, partial(self._note_flow, number)))  # type: ignore[no-untyped-call]
+            flow: Any = torch.Tensor.register_hook(tensor, partial(self._note_flow, number))  # type: ignore[no-untyped-call]
+            self._hooks.callback(flow.remove)
         return number
 
     def _note_flow(self, number: int, gradient: torch.Tensor | None) -> None:
-        if gradient is not None and self._values < _MOST_VALUES:
-            self.lines.append({"kind": "flow", "of": number, "value": self._add(gradient)})
-
-    def _add(self, tensor: torch.Tensor) -> int:
-        self.lines.append({"kind": "value", **measure(tensor)})
-        self._values += 1
-        return self._values - 1
+        if gradient is not None and number not in self._flows and not self._is_full():
+            self._flows[number] = measure(gradient)
 
     def _note(self, kind: str, name: str, tensor: torch.Tensor) -> None:
-        value = self._add(tensor)
-        self.lines.append({"kind": kind, "name": name, "value": value})
+        self._named[kind].setdefault(name, measure(tensor))
 
-    def _random(self) -> int:
-        states = torch.cat([state().cpu().to(torch.int64) for state in self._random_states])
-        if len(self._places) != len(states):
-            self._places = torch.arange(1, len(states) + 1)
-        return int(torch.dot(states, self._places)) & 0xFFFFFFFF
+    def _is_full(self) -> bool:
+        return len(self._values) + len(self._flows) >= _MOST_VALUES
+
+    def _random(self) -> torch.Tensor:
+        of_chip = getattr(getattr(torch, self._device.type, None), "get_rng_state", None)
+        return torch.cat([torch.get_rng_state(), *([of_chip(self._device).cpu()] if of_chip else [])])
 
     def _before_update(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the gradients now, or after the closure, in which Lightning does the whole step."""
@@ -187,42 +176,27 @@ class StepRecording:
         )
 
     def _note_gradients(self, optimizer: Any) -> None:
-        if id(optimizer) in self._stepped:
-            return
-        self._stepped.add(id(optimizer))
+        """Record the gradients that ``optimizer`` gets in its first step; later ones are those of another closure."""
         scale = getattr(optimizer, "grad_scale", None)  # of a fused optimizer, which unscales by itself
-        for name, parameter in self._parameters(optimizer):
-            if parameter.grad is not None:
-                self._note("gradient", name, parameter.grad if scale is None else parameter.grad / scale)
-
-    def _parameters(self, optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
         for parameter in (each for group in getattr(optimizer, "param_groups", ()) for each in group["params"]):
-            if id(parameter) in self._names:
-                yield self._names[id(parameter)], parameter
+            name = self._names.get(id(parameter), "")
+            if parameter.grad is not None and name and name not in self._named["gradient"]:
+                self._note("gradient", name, parameter.grad if scale is None else parameter.grad / scale)
 
 
 def _called_modules(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """Yield each module that Python calls: nothing inside a compiled one, and no module of TorchScript."""
-    seen: set[torch.nn.Module] = set()
-    waiting = [("", root)]
-    while waiting:
-        path, module = waiting.pop()
-        if module in seen or isinstance(module, torch.jit.ScriptModule):
-            continue
-        seen.add(module)
-        yield _clean(path), module
-        if not hasattr(module, "_orig_mod") and getattr(module, "_compiled_call_impl", None) is None:
-            waiting += [(f"{path}.{name}".lstrip("."), child) for name, child in module.named_children()]
+    compiled: tuple[str, ...] = ()
+    for path, module in root.named_modules():
+        if not path.startswith(compiled) and not isinstance(module, torch.jit.ScriptModule):
+            yield _clean(path), module
+            if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
+                compiled += (f"{path}." if path else "",)
 
 
 def _traces() -> bool:
     """Return True where tensors have no numbers: in ``torch.compile``, and in ``torch.vmap`` and its relatives."""
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-
-
-def _recomputes() -> bool:
-    """Return True inside a backward pass, where checkpointed modules are called again."""
-    return bool(torch._C._current_graph_task_id() != -1)
 
 
 def _clean(path: str) -> str:
@@ -231,11 +205,9 @@ def _clean(path: str) -> str:
 
 def _drops(module: torch.nn.Module) -> bool:
     """Return True if the module itself may drop values: by its class, a rate of its own, or a child for a function."""
-    kind: Any = torch.nn.modules.dropout._DropoutNd
     rates = [each for name, each in vars(module).items() if "drop" in name.lower() and isinstance(each, float)]
-    parts: list[Any] = [module, *module.children()]
-    rates += [each.p for each in parts if isinstance(each, kind)]
-    return max(rates, default=0.0) > 0
+    kind = torch.nn.modules.dropout._DropoutNd
+    return any(rates) or any(isinstance(each, kind) and each.p > 0 for each in (module, *module.children()))
 
 
 def unwrap(module: torch.nn.Module) -> torch.nn.Module:

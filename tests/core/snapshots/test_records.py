@@ -94,6 +94,17 @@ def edit(folder: Path, change: Callable[[list[Any]], object]) -> None:
     (folder / FILE).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
+def write_lines(folder: Path, kept: int, *lines: str) -> None:
+    head = (folder / FILE).read_text().splitlines()[:kept]
+    (folder / FILE).write_text("".join(f"{line}\n" for line in (*head, *lines)))
+
+
+def nest(lines: list[Any]) -> None:
+    """Put each of many calls into the one before it, deeper than Python calls functions."""
+    (call, *_) = lines[1]["calls"]
+    lines[1]["calls"] = [{**call, "call": number, "number": number, "inside": number - 1} for number in range(5000)]
+
+
 def two_ranks(folder: Path) -> None:
     edit(folder, lambda lines: lines[0].update(world_size=2))
 
@@ -113,7 +124,9 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "another format": (lambda folder: edit(folder, lambda lines: lines[0].update(format=9)), "by this version of"),
     "cut in its first step": (lambda folder: os.truncate(folder / FILE, 2000), "has no whole step. Fix:"),
     "empty": (lambda folder: (folder / FILE).write_text(""), "has no whole step. Fix:"),
-    "deep": (lambda folder: (folder / FILE).write_text("[" * 100_000 + "\n"), "is damaged in line 1"),
+    "deep": (lambda folder: write_lines(folder, 1, "[" * 100_000), "is damaged in line 2"),
+    "no header": (lambda folder: write_lines(folder, 0, "{}"), "by this version of"),
+    "calls in themselves": (lambda folder: edit(folder, nest), "is damaged in line 2"),
     "no file": (lambda folder: (folder / FILE).unlink(), "has no .snapshots.jsonl files. Fix:"),
     "a pipe": (make_pipe, "it is a device or a pipe"),
     "two runs": (

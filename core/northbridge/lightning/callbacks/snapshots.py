@@ -23,19 +23,20 @@ class _SnapshotsMixin:
     siblings: Any
 
     def __init__(self, folder: str | os.PathLike[str], steps: Container[int] | None = None) -> None:
+        self._arguments = folder, steps
         self._recorder = Recorder(folder, steps)
         self._step = self._stepped = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin a new record."""
-        self._recorder.close()
+        self._recorder = Recorder(*self._arguments)
         self._step = self._stepped = trainer.global_step
         self._captured = any(isinstance(each, self.siblings.captured_step) for each in trainer.callbacks)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:
         """Install the hooks if the step is recorded."""
-        if self._recorder.begin(pl_module, trainer.optimizers, self._step, captured=self._captured):
-            self._recorder.note_batch(batch)
+        self._recorder.begin(pl_module, trainer.optimizers, self._step, captured=self._captured)
+        self._recorder.note_batch(batch)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         """Remove the hooks, and write the step unless more of its batches come."""
@@ -47,9 +48,9 @@ class _SnapshotsMixin:
         self._step += 1
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Close the file."""
-        self._recorder.close()
+        """Forget a step that has not ended."""
+        self._recorder.drop()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Remove the hooks, and close the file."""
-        self._recorder.close()
+        """Remove the hooks."""
+        self._recorder.drop()
