@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_unflatten
 from northbridge.backend import Backend
 from northbridge.errors import UnsupportedError
 from northbridge.graphs.signature import addresses, copy_into, flatten, python_state, reject_changes, static_copies
+from northbridge.snapshots.step import unrecorded
 
 if TYPE_CHECKING:
     from northbridge.acceleration import Graph
@@ -78,7 +79,7 @@ class CapturedCall:
         args, kwargs = tree_unflatten(self._inputs, structure)
         self._backward: Any = None
         before = python_state(module) if module is not None else {}
-        with unchanged(backend.device, self._buffers), _uncached_autocast():
+        with unrecorded(), unchanged(backend.device, self._buffers), _uncached_autocast():
             versions = _versions(self._inputs)
             outputs = flatten(function(*args, **kwargs))[0]  # it may create tensors on first use
             if _versions(self._inputs) != versions:

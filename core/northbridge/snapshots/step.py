@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from threading import Event
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from northbridge.snapshots.measures import measure, shard_of, tensors_in
 
 _MOST_VALUES = 20_000
+_capturing = Event()
 _WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
 
 
@@ -146,7 +148,7 @@ class StepRecording:
         return number
 
     def _note_flow(self, number: int, gradient: torch.Tensor | None) -> None:
-        if gradient is not None and number not in self._flows and not self._is_full():
+        if gradient is not None and number not in self._flows and not (self._is_full() or _traces()):
             self._flows[number] = measure(gradient)
 
     def _note(self, kind: str, name: str, tensor: torch.Tensor) -> None:
@@ -194,9 +196,19 @@ def _called_modules(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Modul
                 compiled += (f"{path}." if path else "",)
 
 
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Record nothing in the block, which captures a graph: a copy to the host would be an error there."""
+    _capturing.set()
+    try:
+        yield
+    finally:
+        _capturing.clear()
+
+
 def _traces() -> bool:
-    """Return True where tensors have no numbers: in ``torch.compile``, and in ``torch.vmap`` and its relatives."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    """Return True where tensors have no numbers: in a capture, ``torch.compile``, ``torch.vmap`` and its relatives."""
+    return _capturing.is_set() or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
 def _clean(path: str) -> str:

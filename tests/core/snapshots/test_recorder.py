@@ -342,6 +342,24 @@ def test_a_captured_step_has_gradients_and_updates(tmp_path: Path) -> None:
     assert any("captured" in note for note in answer.notes)
 
 
+def test_a_graph_may_be_captured_in_a_recorded_step(tmp_path: Path) -> None:
+    northbridge.load("cpu_sim")
+    for name in ("a", "b"):
+        torch.manual_seed(0)
+        model: Any = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)).to("cpu_sim")
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        forward: Any = northbridge.GraphedCallable(model) if name == "b" else model
+        snapshots = northbridge.Snapshots(tmp_path / name, model, optimizer)
+        for rows, _ in DataLoader(data(), 8):
+            with snapshots:
+                optimizer.zero_grad()
+                torch.autograd.backward(forward(rows.to("cpu_sim")).sum())
+                optimizer.step()
+
+    assert steps_of(tmp_path / "b")[0].calls == []
+    assert compare(tmp_path / "a", tmp_path / "b").sentence == "no difference: 5 steps are equal to the bit"
+
+
 def test_a_file_of_another_record_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     first, second = (northbridge.Snapshots(tmp_path, Net()) for _ in range(2))
     for each in (first, second, first):
