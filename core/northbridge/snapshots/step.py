@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from northbridge.errors import ArgumentsError
 from northbridge.snapshots.measures import measure, shard_of, tensors_in
 
 _MOST_VALUES = 20_000
@@ -22,7 +23,8 @@ _WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
 class StepRecording:
     """One step of ``model``, as a line of a record. Its hooks are there from :meth:`install` to :meth:`remove`.
 
-    A step that is ``captured`` as a graph runs no hooks: it has parameters, gradients and updates only.
+    A step that is ``captured`` as a graph runs no hooks: it has parameters, gradients and updates only. Raises
+    :class:`ArgumentsError` for a model that several devices replicate in one process.
     """
 
     def __init__(self, model: torch.nn.Module, optimizers: Iterable[Any], step: int, *, captured: bool = False) -> None:
@@ -224,6 +226,8 @@ def _drops(module: torch.nn.Module) -> bool:
 
 def unwrap(module: torch.nn.Module) -> torch.nn.Module:
     """Return the module in a wrapper that adds no parameter: a Fabric's, or DistributedDataParallel."""
+    if any(isinstance(each, torch.nn.DataParallel) and len(each.device_ids) > 1 for each in module.modules()):
+        raise ArgumentsError("DataParallel shares hooks. Fix: use DistributedDataParallel")
     inner = getattr(module, "module", None)
     while isinstance(inner, torch.nn.Module) and {*inner.parameters()} == {*module.parameters()}:
         module, inner = inner, getattr(inner, "module", None)

@@ -360,6 +360,16 @@ def test_a_graph_may_be_captured_in_a_recorded_step(tmp_path: Path) -> None:
     assert compare(tmp_path / "a", tmp_path / "b").sentence == "no difference: 5 steps are equal to the bit"
 
 
+def test_replicas_of_data_parallel_are_refused(tmp_path: Path) -> None:
+    model = nn.DataParallel(Net())
+    model.device_ids = []
+    northbridge.Snapshots(tmp_path, model).__enter__()  # one device has no replicas
+    model.device_ids = [0, 1]
+    match = r"^DataParallel shares hooks\. Fix: use DistributedDataParallel$"
+    with pytest.raises(northbridge.ArgumentsError, match=match):
+        northbridge.Snapshots(tmp_path, model).__enter__()
+
+
 def test_a_file_of_another_record_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     first, second = (northbridge.Snapshots(tmp_path, Net()) for _ in range(2))
     for each in (first, second, first):
