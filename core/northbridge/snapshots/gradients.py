@@ -13,6 +13,11 @@ from northbridge.snapshots.records import Value
 _LARGEST_POWER = 64  # of two, between loss scales
 _AFTER_ALL = 1e12
 
+# The part of the terms of a sum below which their rounding may be all of it.
+_OF_32_BITS, _OF_16_BITS = 1e-3, 0.2
+
+_ALIKE = 1e-2
+
 
 class Gradients:
     """The gradients of the tensors between the calls and of the parameters, each judged by its sources.
@@ -31,6 +36,9 @@ class Gradients:
 
         self.inside: dict[Call, Sources] = defaultdict(Sources)
         """The gradients so far in the code of each call."""
+
+        self.ends: dict[Call, int] = {}
+        """The last place in the code of each call."""
 
         self.takers: dict[int, list[Call]] = defaultdict(list)
         self.maker: dict[int, Call] = {}
@@ -60,11 +68,13 @@ class Gradients:
         maker, takers = self.maker.get(of), self.takers[of]
         root = self.forward.root
         home = (maker or next(iter(takers), root)).around or root
+        while home.around and of in home.first.outputs:  # what a block returns is used outside of it
+            home = home.around
         casts = [each.autocast for call in takers for each in (call.first, call.second)]
         sources = Sources(self.forward.distances.get(of, 0.0), rounding(mine, other, *casts))
         for used in (self.inside[home], home.sources, *(call.sources for call in takers)):
             sources.use(used.distance, used.floor)
-        for each in (each for call in (home, *takers) for each in call.first.outputs):
+        for each in {each for call in (home, *takers) for each in call.first.outputs} - {of}:
             sources.use(self.distances.get(each, 0.0))
         # The modules that took the tensor, without those that passed it on to one inside them.
         innermost = [each for each in takers if not any(call.around is each for call in takers)]
@@ -74,36 +84,43 @@ class Gradients:
             allowed += 3 * math.sqrt(max(call.sources.distance for call in (home, *takers)))
         if apart > allowed:
             path = " or ".join(dict.fromkeys(each.first.path for each in innermost)) or home.first.path
-            detail = f"in its own code, after {maker.first.path or 'the model'}" if maker and not innermost else ""
+            after = f"after {maker.first.path or 'the model'}" if maker and not innermost else ""
+            detail = f"in its own code, {after}" if after and home is not root else after
             call = innermost[0] if innermost else home
             finding = Difference("gradient", path, sources.distance, apart, (mine, other), call, detail)
             self.differences.append((place, finding))
         self.inside[home].use(apart, rounding(mine, other))
+        self.ends[home] = place
         if maker:
             self.found.widen(maker.first.path, "gradient", apart)
 
     def _compare_parameter(self, name: str, mine: Value, other: Value) -> None:
-        calls = self.of_path[owner_of(name)]
+        path = owner_of(name)
+        while path and not self.of_path[path]:  # its owner is not called: a module around it uses it
+            path = owner_of(path)
+        calls = self.of_path[path]
         casts = [each.autocast for call in calls for each in (call.first, call.second)]
         sources, scale, when = Sources(0.0, rounding(mine, other, *casts)), 0.0, math.inf
         for call in calls:
-            sources.use(call.sources.distance, call.sources.floor)
+            for used in (call.sources, self.inside[call]):
+                sources.use(used.distance, used.floor)
             inputs = [self.found.first.values[each] for each in call.first.inputs]
             rms = max((each.norm / math.sqrt(each.size) for each in inputs if each.size), default=1.0)
             for each in call.first.outputs:
                 if each in self.distances:
                     sources.use(self.distances[each])
                     scale = math.hypot(scale, self.found.first.flows[each].norm * max(1.0, rms))
-                    when = min(when, self.places[each] + 0.5)
-        if not scale:  # its owner is not called, or is called in a graph
+                    when = min(when, max(self.places[each], self.ends.get(call, 0)) + 0.5)
+        if not scale:  # it is called in a graph
             every = (*self.distances.values(), *self.forward.distances.values())
             sources.use(max(every, default=0.0))
             sources.use(self.forward.weights_of("", below=True))
-        # A gradient that is zero but for rounding is compared with the terms of its sum.
         scale *= math.sqrt(mine.size / (mine.shape[0] or 1)) if mine.shape else 1.0
-        apart = distance(mine, other, scale)
+        is_rounding = max(mine.norm, other.norm) < scale * (_OF_16_BITS if sources.floor > 1e-3 else _OF_32_BITS)
+        # A gradient that is zero but for rounding is compared with the terms of its sum.
+        apart = distance(mine, other, scale if is_rounding else 0.0)
         self.found.widen(owner_of(name), "gradient", apart)
-        if min(apart, distance(mine, other)) > self.found.explained(sources):
+        if apart > self.found.explained(sources):
             finding = Difference("gradient", name, sources.distance, apart, (mine, other), self._last(name))
             self.differences.append((when, finding))
 
@@ -129,27 +146,33 @@ def _loss_scale(pairs: list[tuple[int, Value, Value]]) -> float:
 
 
 def compare_updates(found: StepComparison, before: StepComparison | None) -> None:
-    gradients = {name: distance(mine, other) for name, mine, other in found.pairs("gradient")}
+    gradients = {name: (mine, other) for name, mine, other in found.pairs("gradient")}
     for name, mine, other in found.pairs("update"):
         apart = found.updates[name] = difference(mine, other)
         scale = max(mine.norm, other.norm) or 1.0
         earlier = before.updates.get(name, 0.0) / scale if before is not None else 0.0
-        source = gradients.get(name, 0.0)
-        weight = found.first.named["weight"].get(name, mine)
-        absorbed = 1e-2 * floor((weight.dtype,)) * weight.norm / scale
+        gradient = gradients.get(name, (mine, mine))
+        source = distance(*gradient)
+        weights = [step.named["weight"].get(name, mine) for step in (found.first, found.second)]
+        dtypes = [each.dtype for each in weights]
+        absorbed = 1e-2 * floor(dtypes) * weights[0].norm / scale
         # Adam divides by the size of the gradient, and so amplifies what little of it is not rounding.
-        most = explained(max(source, earlier), floor((weight.dtype, other.dtype)), after_gap=True) + absorbed
+        most = explained(max(source, earlier), floor(dtypes), after_gap=True) + absorbed
         found.widen(owner_of(name), "update", min(2.0, apart / scale))
-        if apart / scale > most and not found.after_gap and source < 0.1 and _is_beyond_signs(mine, other, most):
+        is_far = apart / scale > most and source < 0.1 and not found.after_gap
+        if is_far and _is_beyond_signs((mine, other), gradient, most):
             found.findings.append(Difference("update", name, source, apart / scale, (mine, other)))
 
 
-def _is_beyond_signs(first: Value, second: Value, most: float) -> bool:
-    """Return True if more than some signs differ: Adam makes a whole step of a gradient that is rounding alone."""
+def _is_beyond_signs(updates: tuple[Value, Value], gradients: tuple[Value, Value], most: float) -> bool:
+    """Return True if more differs than Adam's steps by gradients that are rounding alone, which it makes whole ones."""
 
     def apart(one: float, two: float) -> float:
         return abs(one - two) / (max(abs(one), abs(two)) or 1.0)
 
-    usual = median([apart(*pair) for pair in zip(first.sample, second.sample, strict=True) if any(pair)] or [0.0])
+    first, second = updates
+    of_gradients = map(apart, *(each.sample for each in gradients))
+    sample = zip(first.sample, second.sample, of_gradients, strict=True)
+    usual = median([apart(one, two) for one, two, source in sample if (one or two) and source < _ALIKE] or [0.0])
     sizes = apart(first.norm, second.norm) > 0.25 or apart(first.largest, second.largest) > 0.5
     return usual > most or sizes or first.lost != second.lost
