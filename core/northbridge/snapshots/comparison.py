@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from statistics import pstdev
 from typing import Literal
 
 from northbridge.snapshots.distance import difference, distance, explained, floor, rounding
@@ -153,6 +154,26 @@ class Forward:
         whole, apart = math.hypot(*norms), math.hypot(*(self.found.weights[name] for name in names))
         return apart / whole if whole else float(apart > 0)
 
+    def _weights_used(self, call: ModuleCallRecord) -> float:
+        """Return the distance of the weights that a call uses: of an embedding, they may be a few rows alone."""
+        apart = self.weights_of(call.path, below=not self._inner[call.number])
+        table = self.found.first.named["weight"].get(f"{call.path}.weight")
+        return apart * math.sqrt(table.shape[0]) if table is not None and "Embedding" in call.of else apart
+
+    def _moved_by_biases(self, call: ModuleCallRecord, values: tuple[Value, Value] | None) -> float:
+        """Return how far the difference of the biases alone moves an output, which may be small beside the weights."""
+        if values is None or not values[0].norm:
+            return 0.0
+        first, _ = values
+        below = f"{call.path}." if not self._inner[call.number] else None
+        moved = [
+            self.found.weights[name] * math.sqrt(first.size / value.size)
+            for name, value in self.found.first.named["weight"].items()
+            if name.endswith("bias") and value.size and name in self.found.weights
+            if owner_of(name) == call.path or (below and name.startswith(below))
+        ]
+        return math.hypot(*moved) / first.norm
+
     def _compare(self, call: ModuleCallRecord, around: Call) -> None:
         """Compare a call, and those inside it."""
         found, inner = self.found, self._inner[call.number]
@@ -170,7 +191,7 @@ class Forward:
         here = Call(call, other, around)
         self.calls.append(here)
         given, most, values = self._distance(here, "inputs")
-        if given > found.explained(around.sources, most):
+        if given > found.explained(around.sources, most) and not _are_chosen(values, around):
             sources, before = around.sources.distance, f"before {call.path or 'the model'}"
             if around is not self.root:
                 before = f"in its own code, {before}"
@@ -180,13 +201,13 @@ class Forward:
             else:
                 finding = Difference("batch", INPUT, 0.0, given, values, here)
             found.findings.append(finding)
-        here.sources.use(given, most)
-        here.sources.use(self.weights_of(call.path, below=not inner))
+        here.sources.use(given, most * (_cancellation(values) if "Norm" in call.of else 1.0))
+        here.sources.use(self._weights_used(call))
         for each in inner:
             self._compare(each, here)
         apart, most, values = self._distance(here, "outputs")
-        is_of_integers = values is not None and floor((values[0].dtype,)) == 0
-        if apart > found.explained(here.sources, most) and not (is_of_integers and here.sources.distance > 0):
+        here.sources.use(self._moved_by_biases(call, values))
+        if apart > found.explained(here.sources, most) and not _are_chosen(values, here):
             found.findings.append(Difference("forward", call.path, given, apart, values, here))
         around.sources.use(apart, most)
         row = found.widen(call.path, "forward", apart)
@@ -207,4 +228,18 @@ class Forward:
             pairs.append((self.distances[one], pair))
             most = max(most, rounding(*pair))
         apart, values = max(pairs, key=lambda each: each[0], default=(0.0, None))
-        return (apart if len(mine) == len(others) else math.inf), most, values
+        if len(mine) != len(others):
+            apart, values = math.inf, None
+        return apart, most, values
+
+
+def _are_chosen(values: tuple[Value, Value] | None, by: Call) -> bool:
+    """Return True for integers, such as those of argmax, of which a small distance of their sources chooses others."""
+    return values is not None and floor((values[0].dtype,)) == 0 and by.sources.distance > 0
+
+
+def _cancellation(values: tuple[Value, Value] | None) -> float:
+    """Return how much larger a tensor is than its spread: a norm subtracts the mean, and grows the rounding by it."""
+    sample = values[0].sample if values else [0.0]
+    spread = pstdev(sample)
+    return max(1.0, math.hypot(*sample) / math.sqrt(len(sample)) / spread) if spread else 1.0
