@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 from northbridge.snapshots.comparison import INPUT, OUTSIDE, Call, Difference, StepComparison, owner_of
@@ -14,8 +14,12 @@ from northbridge.snapshots.records import ModuleCallRecord, Step, Value
 _UNUSED_BITS = {"bfloat16": 16, "float16": 13}
 """The bits at the end of a float32 that are 0 if the number was computed in another dtype."""
 
+_EQUAL = 1e-6
 _TF32 = 3e-5, 4e-3
 """The distance that factors with 10 bits of mantissa explain in one product."""
+
+_UNRELATED = 0.5
+"""The distance above which two tensors have nothing in common, as those of two seeds."""
 
 _PRODUCTS = ("Linear", "Conv", "Attention", "LSTM", "GRU", "RNN", "Bilinear")
 
@@ -33,17 +37,55 @@ def name_cause(
     if finding.values and len({*compute_dtypes(finding.values)}) > 1:
         return "another dtype"
     if finding.phase == "weights" and not earlier:
-        return "another random stream"
-    if _is_stale(finding, at, earlier):
-        return "a stale graph"
+        return "another random stream" if finding.distance > _UNRELATED else "other weights"
+    if finding.path == OUTSIDE:
+        return "the loss or its targets" if finding.phase == "gradient" else "code outside the model"
+    if finding.phase in ("gradient", "update"):
+        return _cause_of_update(finding, at, earlier)
     if finding.call is not None and finding.phase == "forward":
         first, second = finding.call.first, finding.call.second
-        if (first.drew or second.drew) and finding.distance >= 1e-2:
+        if (first.drew or second.drew) and finding.distance >= 1e-2 and not _draws_alike(finding.call, at):
             drops = first.drops or second.drops or first.training != second.training
             return "dropout" if drops else "another random stream"
+        if first.training != second.training:
+            return (
+                f"training mode, {'on' if first.training else 'off'} in A and {'on' if second.training else 'off'} in B"
+            )
+        if _is_stale(finding.call, finding.values, at, earlier):
+            return "a stale graph"
         if _is_tf32(finding, at, first):
             return "TF32"
     return "an operator of the chip"
+
+
+def _cause_of_update(finding: Difference, at: StepComparison, earlier: Sequence[StepComparison]) -> str:
+    """Return the cause of a gradient, or of an update whose gradient does not differ."""
+    name = finding.path
+    dtypes = [step.named["weight"][name].dtype for step in (at.first, at.second) if name in step.named["weight"]]
+    if len({*dtypes}) > 1:
+        return "another dtype"
+    if finding.phase == "update":
+        first, second = (step.settings.get(name, "") for step in (at.first, at.second))
+        if first and second and first != second:
+            other = [pair for pair in zip(first.split("; "), second.split("; "), strict=False) if len({*pair}) > 1]
+            return (
+                f"the optimizer's settings, {other[0][0]} in A and {other[0][1]} in B" if other else "another optimizer"
+            )
+        if earlier and _has_old_rate(at, earlier[-1]):
+            return "a stale graph"
+        return "an operator of the optimizer's step"
+    if finding.values is None and finding.distance == math.inf:
+        return "parameters that one run alone trains"
+    if name in at.first.named["gradient"] and _have_one_factor(at, "gradient"):
+        return "one factor of all gradients: the loss's scale, accumulation or clipping"
+    return "an operator of the chip"
+
+
+def _draws_alike(call: Call, at: StepComparison) -> bool:
+    """Return True if both calls had the same random numbers and the same use for them."""
+    mine, other = call.first, call.second
+    facts = [(each.random, each.drew, each.drops, each.training) for each in (mine, other)]
+    return facts[0] == facts[1] and at.first.device == at.second.device
 
 
 def compute_dtypes(values: tuple[Value, Value]) -> tuple[str, str]:
@@ -71,35 +113,37 @@ def _is_unsynchronised(
     call = finding.call
     if call and ("SyncBatchNorm" in call.first.of) != ("SyncBatchNorm" in call.second.of):
         return True
-    if first.lost != second.lost and any(each.lost > 0.5 * each.size for each in finding.values):
-        return True
     kind, name = ("batch", finding.path[6:-1]) if finding.phase == "batch" else ("gradient", finding.path)
     if finding.phase == "gradient" and len(ranks) > 1:
         shared = [len({*_bits_of(steps, kind, name)}) == 1 for steps in zip(*ranks, strict=True)]
         return shared[0] != shared[1]
+    is_copied = finding.phase == "batch" or name in at.first.named[kind]
+    if is_copied and first.lost != second.lost and any(each.lost > 0.5 * each.size for each in finding.values):
+        return True
     if earlier and finding.phase in ("batch", "gradient") and name in at.first.named[kind]:
-        runs = zip(*((each.first, each.second) for each in earlier), strict=True)
+        runs = [[each.first for each in earlier], [each.second for each in earlier]]
         stale = [value.bits in _bits_of(run, kind, name) for value, run in zip(finding.values, runs, strict=True)]
-        return stale[0] != stale[1]
-    constant = [bool(each.bits) and each.size > 1 and len({*each.sample}) == 1 for each in finding.values]
-    return finding.phase == "batch" and constant[0] != constant[1]
+        steps = (at.first, at.second)
+        # A loader that repeats a batch repeats all of it.
+        repeats = [any(old.named[kind] == now.named[kind] for old in run) for now, run in zip(steps, runs, strict=True)]
+        return stale[0] != stale[1] and not any(repeats)
+    is_empty = [bool(each.bits) and each.size > 16 and not each.norm for each in finding.values]
+    return finding.phase == "batch" and is_empty[0] != is_empty[1]
 
 
 def _bits_of(steps: Iterable[Step], kind: str, name: str) -> list[str]:
     return [step.named[kind][name].bits if name in step.named[kind] else "" for step in steps]
 
 
-def _is_stale(finding: Difference, at: StepComparison, earlier: Sequence[StepComparison]) -> bool:
+def _is_stale(
+    call: Call, values: tuple[Value, Value] | None, at: StepComparison, earlier: Sequence[StepComparison]
+) -> bool:
     """Return True if one run alone called no parts of the module, or repeated a result although its inputs changed."""
-    if finding.phase == "update":
-        return bool(earlier) and _has_old_rate(at, earlier[-1])
-    if finding.call is None:
-        return False
-    mine, other = (each.number for each in (finding.call.first, finding.call.second))
+    mine, other = call.first.number, call.second.number
     has_parts = any(each.inside == mine for each in at.first.calls)
     if has_parts != any(each.inside == other for each in at.second.calls):
         return True
-    return any(_stands_still(finding.call, finding.values, each) for each in earlier) if finding.values else False
+    return values is not None and any(_stands_still(call, values, each) for each in earlier)
 
 
 def _stands_still(call: Call, values: tuple[Value, Value], before: StepComparison) -> bool:
@@ -113,15 +157,15 @@ def _stands_still(call: Call, values: tuple[Value, Value], before: StepCompariso
 
 def _has_old_rate(at: StepComparison, before: StepComparison) -> bool:
     """Return True if all updates differ by one factor now, and did not before: a graph holds the learning rate."""
-    now, then = (
-        [second.norm / first.norm for _, first, second in each.pairs("update") if first.norm and second.norm]
-        for each in (at, before)
-    )
-    if not now or not then:
-        return False
-    middle = median(now)
-    alike = sum(abs(each - middle) < 1e-2 * middle for each in now)
-    return alike > 0.8 * len(now) and abs(middle - 1) > 2e-3 and abs(median(then) - 1) < 2e-3
+    return _have_one_factor(at, "update") and not _have_one_factor(before, "update")
+
+
+def _have_one_factor(at: StepComparison, kind: str) -> bool:
+    """Return True if most gradients or updates differ by one factor that is not 1."""
+    factors = [second.norm / first.norm for _, first, second in at.pairs(kind) if first.norm and second.norm]
+    middle = median(factors or [1.0])
+    alike = sum(abs(each - middle) < 1e-2 * middle for each in factors)
+    return alike > 0.8 * len(factors) and abs(middle - 1) > 2e-3
 
 
 def _is_drawn_outside(finding: Difference, at: StepComparison) -> bool:
@@ -131,12 +175,30 @@ def _is_drawn_outside(finding: Difference, at: StepComparison) -> bool:
 
 
 def _is_tf32(finding: Difference, at: StepComparison, call: ModuleCallRecord) -> bool:
-    """Return True if the first product of the step is in float32, and its distance is that of factors of ten bits."""
+    """Return True if the step's products in float32 differ as those of factors of ten bits do.
+
+    Each product of equal inputs then does. If there is one alone, it is told from another error by its chip.
+    """
     low, high = _TF32
     if finding.values is None or finding.values[0].dtype != "float32" or not low < finding.distance < high:
         return False
-    earlier = [each for each in at.first.calls[: call.number] if each.path in at.rows and _is_product(each, at)]
-    return _is_product(call, at) and all(at.rows[each.path].forward > low for each in earlier)
+    errors = [*_errors_of_products(at)]
+    is_told = {at.first.device, at.second.device} != {"cpu"} or len({path for path, _ in errors}) > 1
+    return is_told and _is_product(call, at) and all(low < each < high for _, each in errors)
+
+
+def _errors_of_products(at: StepComparison) -> Iterator[tuple[str, float]]:
+    """Yield the module and the distance of the results of each product that had equal inputs in both runs."""
+    others = at.second.by_name
+    for call in at.first.calls:
+        other = others.get((call.path, call.call))
+        if other is not None and _is_product(call, at) and _apart(at, call.inputs, other.inputs) < _EQUAL:
+            yield call.path, _apart(at, call.outputs, other.outputs)
+
+
+def _apart(at: StepComparison, mine: Sequence[int], others: Sequence[int]) -> float:
+    pairs = zip(mine, others, strict=False)
+    return max((distance(at.first.values[one], at.second.values[two]) for one, two in pairs), default=0.0)
 
 
 def _is_product(call: ModuleCallRecord, at: StepComparison) -> bool:

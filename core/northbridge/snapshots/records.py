@@ -81,7 +81,12 @@ class ModuleCallRecord(_SnapshotsRecord):
     inside: Annotated[int, pydantic.Field(ge=-1)]
     of: str
     training: bool
-    drops: bool = False
+    drops: _Number = 0
+    """The rate of its dropout."""
+
+    random: _Count = 0
+    """Fingerprint of the random states when it begins."""
+
     drew: bool = False
     autocast: str = ""
     inputs: list[_Count] = []
@@ -105,6 +110,9 @@ class Step(_SnapshotsRecord):
 
     named: Annotated[dict[_Kind, dict[str, Value]], pydantic.Field(min_length=4)]
     """Tensors of the batch, parameters and buffers before the step, gradients, and updates."""
+
+    settings: dict[str, str] = {}
+    """The optimizers' settings in their first step of this one, by the name of a parameter that each is of."""
 
     left_out: bool
 

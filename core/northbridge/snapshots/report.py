@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 
 from northbridge.snapshots.alignment import align
 from northbridge.snapshots.causes import compute_dtypes, name_cause
-from northbridge.snapshots.comparison import Difference, Kind, LayerRow, StepComparison, owner_of
+from northbridge.snapshots.comparison import OUTSIDE, Call, Difference, Kind, LayerRow, StepComparison, owner_of
 from northbridge.snapshots.records import SnapshotsRun
 
 _NEAR = 12
+_LARGE = 1e-3
 KINDS: tuple[Kind, ...] = ("forward", "gradient", "update")
 _UNMATCHED = "they are compiled, captured or not made there"
 _WHY_NONE = (
@@ -100,7 +102,7 @@ def _say(finding: Difference, at: StepComparison, rank: int | None, cause: str) 
     if finding.call and finding.call.first.path == finding.path and finding.call.first.call:
         where += f", call {finding.call.first.call + 1}"
     if finding.values is None:
-        return f"{where}: {finding.detail or 'their tensors differ in number'}; cause: {cause}"
+        return f"{where}: {finding.detail or _say_counts(finding.call)}; cause: {cause}"
     first, second = finding.values
     apart = _say_number(finding.distance)
     if first.shape != second.shape:
@@ -113,7 +115,17 @@ def _say(finding: Difference, at: StepComparison, rank: int | None, cause: str) 
         dtypes = f"it computes in {one} on {devices[0]} (A), and in {two} on {devices[1]} (B)"
     detail = f" ({finding.detail})" if finding.detail else ""
     said = _SAID[finding.phase].format(sources=_say_number(finding.sources))
+    if finding.path == OUTSIDE and finding.phase == "forward":
+        said = "the model's arguments differ by"
     return f"{where}{detail}: {said} {apart}; {dtypes}; cause: {cause}"
+
+
+def _say_counts(call: Call | None) -> str:
+    if call is None:
+        return "one run alone has it"
+    kinds = "outputs" if len(call.first.outputs) != len(call.second.outputs) else "inputs"
+    mine, other = (len(getattr(each, kinds)) for each in (call.first, call.second))
+    return f"its {kinds} have {mine} tensors in A, {other} in B"
 
 
 def _say_rounding(steps: list[StepComparison]) -> tuple[StepComparison, str, str, str, str]:
@@ -129,6 +141,10 @@ def _say_rounding(steps: list[StepComparison]) -> tuple[StepComparison, str, str
     where = f"step {at.first.step}, {row.path or 'the model'} ({kind}), by {_say_number(getattr(row, kind))}"
     largest = _say_number(max(last.largest(kind) for kind in KINDS[:2]))
     grows = f"by step {last.first.step} at most by {largest}"
+    gap = next(((one, two) for one, two in pairwise(steps) if two.after_gap and two.largest("forward") > _LARGE), None)
+    if gap is not None:
+        one, two = (each.first.step for each in gap)
+        grows += f", but steps {one + 1} to {two - 1} may hide a difference: record them in both"
     sentence = f"no difference beyond rounding: the first bits differ in {where}; {grows}; cause: {cause}{why}"
     return at, kind, row.path, cause, sentence
 

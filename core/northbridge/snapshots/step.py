@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -50,6 +51,7 @@ class StepRecording:
         self._began = self._random()
         self.record: dict[str, Any] = {"step": step, "device": self._device.type, "drew_before": False}
         self.record |= {"values": self._values, "calls": self._calls, "flows": self._flows, "named": self._named}
+        self.record["settings"] = {}
 
     def note_batch(self, batch: Any) -> None:
         """Record the tensors of a batch."""
@@ -117,6 +119,7 @@ class StepRecording:
             "of": type(module).__name__,
             "training": module.training,
             "drops": _drops(module),
+            "random": zlib.crc32(bytes(random.tolist())),
             "autocast": str(autocast).removeprefix("torch."),
             "inputs": [self._value(each) for each in (*tensors_in(args), *tensors_in(kwargs))],
         }
@@ -182,10 +185,22 @@ class StepRecording:
     def _note_gradients(self, optimizer: Any) -> None:
         """Record the gradients that ``optimizer`` gets in its first step; later ones are those of another closure."""
         scale = getattr(optimizer, "grad_scale", None)  # of a fused optimizer, which unscales by itself
-        for parameter in (each for group in getattr(optimizer, "param_groups", ()) for each in group["params"]):
-            name = self._names.get(id(parameter), "")
-            if parameter.grad is not None and name and name not in self._named["gradient"]:
-                self._note("gradient", name, parameter.grad if scale is None else parameter.grad / scale)
+        for group in getattr(optimizer, "param_groups", ()):
+            for parameter in group["params"]:
+                name = self._names.get(id(parameter), "")
+                if parameter.grad is not None and name and name not in self._named["gradient"]:
+                    self._note("gradient", name, parameter.grad if scale is None else parameter.grad / scale)
+                    self.record["settings"][name] = _describe(group)
+
+
+def _describe(group: dict[str, Any]) -> str:
+    """Return the settings of a group of parameters as text, in the order of their names."""
+    numbers = {
+        name: each.item() if isinstance(each, torch.Tensor) and each.numel() == 1 else each
+        for name, each in group.items()
+    }
+    kept = (int, float, str, tuple, type(None))
+    return "; ".join(f"{name}={each!r}" for name, each in sorted(numbers.items()) if isinstance(each, kept))[:2000]
 
 
 def _called_modules(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
@@ -217,11 +232,11 @@ def _clean(path: str) -> str:
     return ".".join(each for each in path.split(".") if each not in _WRAPPERS)
 
 
-def _drops(module: torch.nn.Module) -> bool:
-    """Return True if the module itself may drop values: by its class, a rate of its own, or a child for a function."""
+def _drops(module: torch.nn.Module) -> float:
+    """Return the rate by which the module itself may drop values: its own, or that of a child for a function."""
     rates = [each for name, each in vars(module).items() if "drop" in name.lower() and isinstance(each, float)]
     kind = torch.nn.modules.dropout._DropoutNd
-    return any(rates) or any(isinstance(each, kind) and each.p > 0 for each in (module, *module.children()))
+    return max([*rates, *(each.p for each in (module, *module.children()) if isinstance(each, kind))], default=0.0)
 
 
 def unwrap(module: torch.nn.Module) -> torch.nn.Module:

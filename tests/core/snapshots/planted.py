@@ -64,6 +64,38 @@ class Encoder(nn.Module):
         return scores.transpose(1, 2)
 
 
+class Pooled(nn.Module):
+    """Attention whose output projection is not called, before a batch norm, which hides that projection's bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attend = nn.MultiheadAttention(16, 2, batch_first=True)
+        self.norm = nn.BatchNorm1d(16)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        rows = pictures.flatten(1).reshape(len(pictures), -1, 14)
+        rows = torch.cat([rows, rows[..., :2]], -1)
+        attended, _ = self.attend(rows, rows, rows, need_weights=False)
+        scores: Tensor = self.head(self.norm(attended.mean(1)))
+        return scores
+
+
+class Blocks(nn.Module):
+    """Blocks that return what their last module returned, and a table of the whole that is used first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.ones(196))
+        first = nn.Sequential(nn.Linear(196, 32), nn.LayerNorm(32))
+        self.blocks = nn.Sequential(nn.Flatten(), first, nn.Sequential(nn.Linear(32, 32), nn.LayerNorm(32)))
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.blocks(pictures * self.table.view(14, 14)))
+        return scores
+
+
 def convnet() -> nn.Module:
     first = nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2)
     second = nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 49, 10)
@@ -105,7 +137,8 @@ def _of_zoo(name: str) -> Task:
 
 
 def task(name: str) -> Task:
-    known = {"conv": Task(convnet, _pictures), "rnn": Task(Recurrent, _words), "encoder": Task(Encoder, _words)}
+    known = {"rnn": Task(Recurrent, _words), "encoder": Task(Encoder, _words)}
+    known |= {"conv": Task(convnet, _pictures), "pooled": Task(Pooled, _pictures), "blocks": Task(Blocks, _pictures)}
     return known[name] if name in known else _of_zoo(name)
 
 
@@ -120,24 +153,28 @@ def train(
     seed: int = 0,
     other_batch: int | None = None,
     stuck_rate: bool = False,
+    rate: float = 1e-3,
+    factor: float = 1.0,
     forgets_to_wait: bool = False,
 ) -> None:
     """Train ``STEPS`` steps with snapshots."""
     doing = task(name)
     torch.manual_seed(seed)
     model = doing.build().to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3) if adam else torch.optim.SGD(model.parameters(), 0.05, 0.9)
+    optimizer = torch.optim.AdamW(model.parameters(), rate) if adam else torch.optim.SGD(model.parameters(), 0.05, 0.9)
     if plant is not None:
         plant(model, optimizer)
     generator = torch.Generator().manual_seed(1)
     torch.manual_seed(7)
+    if stuck_rate:
+        keep_rate(optimizer)
     snapshots = northbridge.Snapshots(folder, model, optimizer)
     scaler = torch.amp.GradScaler(device, 1024.0, enabled=precision == torch.float16)
     for step in range(STEPS):
         drawn = doing.draw(generator)
         if step == other_batch:
             drawn = doing.draw(generator)
-        optimizer.param_groups[0]["lr"] *= 1.0 if stuck_rate and step > 1 else 1.5
+        optimizer.param_groups[0]["lr"] *= 1.5
         batch = tree_map(lambda each: each.to(device), drawn)
         if forgets_to_wait:
             with torch.Stream(device=device):
@@ -145,11 +182,24 @@ def train(
         with snapshots:
             snapshots.batch(batch)
             with torch.autocast(device, precision) if precision else nullcontext():
-                loss = doing.loss(model, batch)
+                loss = factor * doing.loss(model, batch)
             optimizer.zero_grad()
             torch.autograd.backward(scaler.scale(loss))
             scaler.step(optimizer)
             scaler.update()
+
+
+def keep_rate(optimizer: torch.optim.Optimizer) -> None:
+    """Let the third step have the second's rate, as a captured graph does whose settings say another."""
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    steps, before = iter(range(STEPS)), list[Tensor]()
+
+    def take_back(*_: object) -> None:
+        for parameter, old in zip(parameters, before if next(steps) > 1 else (), strict=False):
+            parameter.data.lerp_(old, 1 - 1 / 1.5)
+
+    optimizer.register_step_pre_hook(lambda *_: before.__setitem__(slice(None), [*map(torch.clone, parameters)]))
+    optimizer.register_step_post_hook(take_back)
 
 
 def _signs(tensor: Tensor) -> Tensor:
@@ -251,7 +301,23 @@ def frozen(name: str) -> Plant:
     )
 
 
-OPERATOR, STREAM = "an operator of the chip", "another random stream"
+def evaluating(path: str) -> Plant:
+    def plant(model: nn.Module, _optimizer: Any) -> None:
+        model.get_submodule(path).eval()
+
+    return plant
+
+
+def larger(name: str) -> Plant:
+    """Begin with a weight that is larger by a fiftieth."""
+
+    def plant(model: nn.Module, _optimizer: Any) -> None:
+        model.get_parameter(name).data.mul_(1.02)
+
+    return plant
+
+
+OPERATOR, STREAM, LOSS = "an operator of the chip", "another random stream", "the loss or its targets"
 
 
 @dataclass(frozen=True)
@@ -279,7 +345,24 @@ CASES = {
     "attention": Case("encoder", f"{LAYER}.self_attn", plant=wrong_output(f"{LAYER}.self_attn")),
     "backward of a linear layer": Case("encoder", f"{LAYER}.linear2", plant=wrong_backward(f"{LAYER}.linear2")),
     "dropout": Case("encoder", f"{LAYER}.dropout1", "dropout", dropout(f"{LAYER}.dropout1")),
-    "update": Case("encoder", f"{LAYER}.linear1.weight", plant=frozen(f"{LAYER}.linear1.weight")),
+    "update": Case(
+        "encoder",
+        f"{LAYER}.linear1.weight",
+        "an operator of the optimizer's step",
+        plant=frozen(f"{LAYER}.linear1.weight"),
+    ),
+    "other rate": Case(
+        "conv",
+        "0.weight",
+        "the optimizer's settings, lr=0.0015 in A and lr=0.003 in B",
+        options=(("rate", 2e-3),),
+    ),
+    "block's last module": Case("blocks", "blocks.2.1", plant=wrong_backward("blocks.2.1")),
+    "module after a block": Case("blocks", "head", plant=wrong_backward("head")),
+    "loss": Case("blocks", "(outside the model)", LOSS, options=(("factor", 1.01),)),
+    "not a number": Case("conv", "4", plant=_replaced("4", lambda rightly: lambda given: rightly(given) / 0)),
+    "training mode": Case("conv", "1", "training mode, on in A and off in B", evaluating("1")),
+    "other weights": Case("rnn", "head.weight", "other weights", larger("head.weight")),
     "learning rate of a graph": Case(
         "encoder", "embed.weight", "a stale graph", step=2, options=(("stuck_rate", True),)
     ),
@@ -310,6 +393,7 @@ RIGHT: dict[str, tuple[str, dict[str, Any]]] = {
         for name in ("conv", "encoder", "rnn")
         for way in ("Adam", "SGD")
     },
+    "attention before a batch norm": ("pooled", {}),
     "conv, bfloat16": ("conv", {"precision": torch.bfloat16}),
     "encoder, bfloat16": ("encoder", {"precision": torch.bfloat16}),
     "encoder, float16": ("encoder", {"precision": torch.float16}),

@@ -62,7 +62,7 @@ class Odd(nn.Module):
 
 ODD: dict[str, tuple[dict[str, Any], str]] = {
     "update of zeros, and of NaN": ({"rate": math.nan}, "step 0, layer.weight: gradients equal to the bit, updates"),
-    "no output": ({"silent": 1}, "step 1, part: their tensors differ in number; "),
+    "no output": ({"silent": 1}, "step 1, part: its outputs have 1 tensors in A, 0 in B; "),
     "another sparse batch": ({"rows": 3}, "step 0, batch[0]: the batches differ by their shapes, [2, 2] and [3, 3]; "),
 }
 
@@ -86,6 +86,26 @@ def test_an_odd_difference_is_told(options: dict[str, Any], said: str, tmp_path:
 
     assert said in told.out, told.err
     assert told.code == 1
+
+
+def test_growth_between_recorded_steps_is_told(tmp_path: Path) -> None:
+    def train(folder: Path, wrong: int) -> Path:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        snapshots = Snapshots(folder, model, torch.optim.SGD(model.parameters(), 0.1), steps=(0, 10))
+        for step in range(11):
+            with snapshots, torch.no_grad():
+                model(torch.ones(2, 3))
+                model.weight *= 1.01 if step == wrong else 1
+        return folder
+
+    told = northbridge("diff", train(tmp_path / "a", -1), train(tmp_path / "b", 5))
+
+    assert told.out.startswith("no difference beyond rounding: the first bits differ in step 10"), told.out
+    assert "but steps 1 to 9 may hide a difference: record them in both; cause: order of sums" in " ".join(
+        told.out.split()
+    )
+    assert told.code == 0
 
 
 def edit(folder: Path, change: Callable[[list[Any]], object]) -> None:
