@@ -1,7 +1,7 @@
 """Record of uses of a vendor's software, in the folder of ``NORTHBRIDGE_CPU_SIM_RECORD``.
 
-One line for each name and kind: ``read``, ``call``, ``write``, or ``show`` (by a test), a space, and the name. Without
-the variable nothing is watched, at no cost.
+One line for each name and kind: ``read``, ``call``, ``write``, ``rely`` (a backend has read it), or ``show`` (by a
+test), a space, and the name. Without the variable nothing is watched, at no cost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pkgutil import resolve_name
 from types import FrameType, FunctionType, ModuleType
 from typing import Any, ClassVar, Literal, TypeVar
 
-Kind = Literal["read", "call", "write", "show"]
+Kind = Literal["read", "call", "write", "rely", "show"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 Names = Mapping[str, object]
 Table = Mapping[str, Names | Callable[[], Names]]
@@ -128,6 +128,8 @@ def _watched_by(record: Record) -> type[ModuleType]:
                 return super().__getattribute__(name)
             dotted = record.canonical(f"{super().__getattribute__('__name__')}.{name}")
             record.note(dotted, "read")
+            if str(sys._getframe(1).f_globals.get("__name__")).startswith("northbridge_"):
+                record.note(dotted, "rely")
             value = super().__getattribute__(name)
             return record._recorded_once(dotted, value) if isinstance(value, FunctionType) else value
 

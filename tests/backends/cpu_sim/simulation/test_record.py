@@ -60,6 +60,13 @@ def test_what_the_simulation_reads_itself_is_not_written_down(folder: Path, stan
     assert not folder.exists()
 
 
+def test_what_a_backend_reads_is_told_apart(folder: Path, stand_in: ModuleType) -> None:
+    Record("acme").watch("acme.core")
+    exec("from acme.core import number", {"__name__": "northbridge_acme.device"})
+
+    assert lines(folder) == ["read acme.core.number", "rely acme.core.number"]
+
+
 def test_variables_and_replacements_are_recorded(
     folder: Path, stand_in: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
