@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
-from northbridge.snapshots.comparison import INPUT, OUTSIDE, Call, Difference, StepComparison, owner_of
+from northbridge.snapshots.comparison import INPUT, OUTSIDE, Difference, PairedCall, StepComparison, owner_of
 from northbridge.snapshots.distance import distance
 from northbridge.snapshots.records import ModuleCallRecord, Step, Value
 
@@ -81,7 +81,7 @@ def _cause_of_update(finding: Difference, at: StepComparison, earlier: Sequence[
     return "an operator of the chip"
 
 
-def _draws_alike(call: Call, at: StepComparison) -> bool:
+def _draws_alike(call: PairedCall, at: StepComparison) -> bool:
     """Return True if both calls had the same random numbers and the same use for them."""
     mine, other = call.first, call.second
     facts = [(each.random, each.drew, each.drops, each.training) for each in (mine, other)]
@@ -136,7 +136,7 @@ def _bits_of(steps: Iterable[Step], kind: str, name: str) -> list[str]:
 
 
 def _is_stale(
-    call: Call, values: tuple[Value, Value] | None, at: StepComparison, earlier: Sequence[StepComparison]
+    call: PairedCall, values: tuple[Value, Value] | None, at: StepComparison, earlier: Sequence[StepComparison]
 ) -> bool:
     """Return True if one run alone called no parts of the module, or repeated a result although its inputs changed."""
     mine, other = call.first.number, call.second.number
@@ -146,7 +146,7 @@ def _is_stale(
     return values is not None and any(_stands_still(call, values, each) for each in earlier)
 
 
-def _stands_still(call: Call, values: tuple[Value, Value], before: StepComparison) -> bool:
+def _stands_still(call: PairedCall, values: tuple[Value, Value], before: StepComparison) -> bool:
     """Return True if the outputs of one run alone are almost those of the step ``before``."""
     moved = []
     for step, value in zip((before.first, before.second), values, strict=True):

@@ -31,12 +31,12 @@ class Sources:
 
 
 @dataclass(eq=False)
-class Call:
+class PairedCall:
     """A call that both runs made; ``around`` is the nearest such call that it is inside of."""
 
     first: ModuleCallRecord
     second: ModuleCallRecord
-    around: Call | None
+    around: PairedCall | None
     sources: Sources = field(default_factory=Sources)
 
 
@@ -51,7 +51,7 @@ class Difference:
     sources: float
     distance: float
     values: tuple[Value, Value] | None = None
-    call: Call | None = None
+    call: PairedCall | None = None
     detail: str = ""
 
 
@@ -128,8 +128,8 @@ class Forward:
 
     def __init__(self, found: StepComparison) -> None:
         self.found: StepComparison = found
-        self.root: Call = Call(_OUTSIDE, _OUTSIDE, None)
-        self.calls: list[Call] = []
+        self.root: PairedCall = PairedCall(_OUTSIDE, _OUTSIDE, None)
+        self.calls: list[PairedCall] = []
         self.values: dict[int, int] = {}
         """The second run's number of each value of the first run's."""
 
@@ -174,7 +174,7 @@ class Forward:
         ]
         return math.hypot(*moved) / first.norm
 
-    def _compare(self, call: ModuleCallRecord, around: Call) -> None:
+    def _compare(self, call: ModuleCallRecord, around: PairedCall) -> None:
         """Compare a call, and those inside it."""
         found, inner = self.found, self._inner[call.number]
         other = self._others.get((call.path, call.call))
@@ -188,7 +188,7 @@ class Forward:
             for each in inner:
                 self._compare(each, around)
             return
-        here = Call(call, other, around)
+        here = PairedCall(call, other, around)
         self.calls.append(here)
         given, most, values = self._distance(here, "inputs")
         if given > found.explained(around.sources, most) and not _are_chosen(values, around):
@@ -215,7 +215,7 @@ class Forward:
             row.dtypes = values[0].dtype, values[1].dtype
 
     def _distance(
-        self, call: Call, kind: Literal["inputs", "outputs"]
+        self, call: PairedCall, kind: Literal["inputs", "outputs"]
     ) -> tuple[float, float, tuple[Value, Value] | None]:
         """Return the largest distance of the tensors, the floor of their dtypes, and the farthest pair."""
         mine, others = getattr(call.first, kind), getattr(call.second, kind)
@@ -233,7 +233,7 @@ class Forward:
         return apart, most, values
 
 
-def _are_chosen(values: tuple[Value, Value] | None, by: Call) -> bool:
+def _are_chosen(values: tuple[Value, Value] | None, by: PairedCall) -> bool:
     """Return True for integers, such as those of argmax, of which a small distance of their sources chooses others."""
     return values is not None and floor((values[0].dtype,)) == 0 and by.sources.distance > 0
 

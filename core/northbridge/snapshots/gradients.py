@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from statistics import median
 
-from northbridge.snapshots.comparison import Call, Difference, Forward, Sources, StepComparison, owner_of
+from northbridge.snapshots.comparison import Difference, Forward, PairedCall, Sources, StepComparison, owner_of
 from northbridge.snapshots.distance import difference, distance, explained, floor, rounding
 from northbridge.snapshots.records import Value
 
@@ -34,15 +34,15 @@ class Gradients:
         self.distances: dict[int, float] = {}
         """The distance of the gradient of each value."""
 
-        self.inside: dict[Call, Sources] = defaultdict(Sources)
+        self.inside: dict[PairedCall, Sources] = defaultdict(Sources)
         """The gradients so far in the code of each call."""
 
-        self.ends: dict[Call, int] = {}
+        self.ends: dict[PairedCall, int] = {}
         """The last place in the code of each call."""
 
-        self.takers: dict[int, list[Call]] = defaultdict(list)
-        self.maker: dict[int, Call] = {}
-        self.of_path: dict[str, list[Call]] = defaultdict(list)
+        self.takers: dict[int, list[PairedCall]] = defaultdict(list)
+        self.maker: dict[int, PairedCall] = {}
+        self.of_path: dict[str, list[PairedCall]] = defaultdict(list)
         for call in forward.calls:
             self.of_path[call.first.path].append(call)
             for each in {*call.first.inputs} - {*call.first.outputs}:  # a dropout with p=0 returns its input itself
@@ -134,7 +134,7 @@ class Gradients:
                 finding = Difference("gradient", name, 0.0, math.inf, None, call, detail)
                 self.differences.append((_AFTER_ALL - (call.first.number if call else 0), finding))
 
-    def _last(self, name: str) -> Call | None:
+    def _last(self, name: str) -> PairedCall | None:
         return next(reversed(self.of_path[owner_of(name)]), None)
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from northbridge.snapshots.alignment import align
 from northbridge.snapshots.causes import compute_dtypes, name_cause
-from northbridge.snapshots.comparison import OUTSIDE, Call, Difference, Kind, LayerRow, StepComparison, owner_of
+from northbridge.snapshots.comparison import OUTSIDE, Difference, Kind, LayerRow, PairedCall, StepComparison, owner_of
 from northbridge.snapshots.records import SnapshotsRun
 
 _NEAR = 12
@@ -120,7 +120,7 @@ def _say(finding: Difference, at: StepComparison, rank: int | None, cause: str) 
     return f"{where}{detail}: {said} {apart}; {dtypes}; cause: {cause}"
 
 
-def _say_counts(call: Call | None) -> str:
+def _say_counts(call: PairedCall | None) -> str:
     if call is None:
         return "one run alone has it"
     kinds = "outputs" if len(call.first.outputs) != len(call.second.outputs) else "inputs"
