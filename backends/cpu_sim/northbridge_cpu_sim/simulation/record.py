@@ -114,6 +114,10 @@ class Record:
         caller = str(frame.f_globals.get("__name__"))
         return any(f"{caller}.".startswith(f"{each}.") for each in self._simulation)
 
+    def _is_of_the_backend(self, frame: FrameType) -> bool:
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        return f"{package}.simulated" in self._simulation
+
     def _recorded_once(self, name: str, function: FunctionType) -> Callable[..., Any]:
         # Reading a function twice gives the same object.
         if (name, function) not in self._recorded:
@@ -128,7 +132,7 @@ def _watched_by(record: Record) -> type[ModuleType]:
                 return super().__getattribute__(name)
             dotted = record.canonical(f"{super().__getattribute__('__name__')}.{name}")
             record.note(dotted, "read")
-            if str(sys._getframe(1).f_globals.get("__name__")).startswith("northbridge_"):
+            if record._is_of_the_backend(sys._getframe(1)):
                 record.note(dotted, "rely")
             value = super().__getattribute__(name)
             return record._recorded_once(dotted, value) if isinstance(value, FunctionType) else value

@@ -61,10 +61,11 @@ def test_what_the_simulation_reads_itself_is_not_written_down(folder: Path, stan
 
 
 def test_what_a_backend_reads_is_told_apart(folder: Path, stand_in: ModuleType) -> None:
-    Record("acme").watch("acme.core")
+    Record("acme", "northbridge_acme.simulated").watch("acme.core")
     exec("from acme.core import number", {"__name__": "northbridge_acme.device"})
+    exec("from acme.core import double", {"__name__": "northbridge_conformance.runs.hosts"})
 
-    assert lines(folder) == ["read acme.core.number", "rely acme.core.number"]
+    assert lines(folder) == ["read acme.core.number", "rely acme.core.number", "read acme.core.double"]
 
 
 def test_variables_and_replacements_are_recorded(
