@@ -109,7 +109,6 @@ tests/backends/simulated/ full
     standard test_chip.py::TestExports
     standard test_runs.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[eager]
     standard test_runs.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[ren
-tests/backends/simulation/ fast
 tests/backends/together/ full
     fast test_difference.py
 tests/bench/ fast

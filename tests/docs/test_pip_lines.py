@@ -24,7 +24,7 @@ else:
 ON_INDEX = {
     *("torch", "torch-npu", "torchao", "lightning", "pytorch-lightning", "lightning-habana", "habana-pyhlml"),
     *("deepspeed", "ray", "neural-compressor-pt", "tensorboardx", "copier", "jsonargparse", "ninja", "pip", "pytest"),
-    "pytest-timeout",
+    *("pytest-timeout", "pluggy", "pydantic", "typer", "rich", "packaging", "typing-extensions"),
 }
 """Looked up on PyPI when it was written here."""
 
