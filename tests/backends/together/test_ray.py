@@ -16,7 +16,7 @@ ROOT = HERE.parents[2]
 OTHERS = ("fsdp", "float16", "deepspeed")
 CLOSE = {"float16": 5e-2}  # its scaler begins too high, and leaves the first step out
 
-pytestmark = needs_engines
+pytestmark = [needs_engines, pytest.mark.timeout(600)]  # the whole cluster is set up for the first test
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("cluster")
     plain = {**environment_on("cpu", folder), "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
     environ = with_engines({**plain, "OMP_NUM_THREADS": "1"})
-    done = run_script(HERE / "ray_cluster.py", str(folder), ",".join(OTHERS), folder=folder, environ=environ)
+    script, others = HERE / "ray_cluster.py", ",".join(OTHERS)
+    done = run_script(script, str(folder), others, folder=folder, environ=environ, limit=540)
     files = {file.stem: json.loads(file.read_text()) for file in folder.glob("*.json")}
     assert set(files) == {"rank-0", "rank-1", "trials"}, done.said
     return files

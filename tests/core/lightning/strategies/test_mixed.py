@@ -349,14 +349,14 @@ def test_killed_rank_ends_the_job(begin: Begin) -> None:
 def test_stopped_rank_is_named_across_vendors(begin: Begin, tmp_path: Path) -> None:
     flight, ends = tmp_path / "flight", {"rank": 3, "step": 7, "signal": "SIGSTOP"}
     environ = {"NORTHBRIDGE_FLIGHT_RECORDER": str(flight)}
-    first, second = begin(("hpu", "sdaa"), devices=2, mixed={"timeout": 100}, environ=environ, ends=ends, epochs=4)
+    first, second = begin(("hpu", "sdaa"), devices=2, mixed={"timeout": 200}, environ=environ, ends=ends, epochs=4)
 
     def find_chains() -> tuple[str, ...]:
         with suppress(FolderError):  # no rank has written yet
             return judge(read_folder(flight), time.time()).chains
         return ()
 
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 200
     while not any("rank 3" in each for each in find_chains()) and time.monotonic() < deadline:
         time.sleep(0.5)
     chains = find_chains()
