@@ -34,8 +34,8 @@ class Backend:
     """The parts of one chip family, tied together.
 
     ``name`` is the name in ``Trainer(accelerator=name)`` and the name of the entry point. ``api`` is the plugin API
-    that the plugin was written for: write ``api=2`` if it relies on something of version 2. ``collective`` is None if
-    the chip has no communication library: it then trains on one device, and denies what several ranks need.
+    that the plugin was written for; 1 is the only version. ``collective`` is None if the chip has no communication
+    library: it then trains on one device, and denies what several ranks need.
     """
 
     name: str
