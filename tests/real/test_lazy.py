@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.backends.one_namespace import leaving_to_cpu_sim
 from tests.core.conftest import install_in
 from tests.forks.suite import forking
 from tests.real.faults import Fault, Findings
@@ -22,7 +23,7 @@ FINDINGS = Findings.read("lazy")
 
 def test_it_earns_its_level_and_misses_no_other_test(tmp_path: Path) -> None:
     asked = [NORTHBRIDGE, "conformance", "lazy", "--level", "C2", "--out", "report"]
-    environ = forking(install_in(tmp_path, "lazy").environ())
+    environ = leaving_to_cpu_sim(forking(install_in(tmp_path, "lazy").environ()), tmp_path / "left.txt")
 
     ended = subprocess.run(asked, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=1700, check=False)
 

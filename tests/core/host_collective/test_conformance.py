@@ -1,4 +1,7 @@
-"""The suite judges HostCollective as any library, and a chip that says None as one that trains alone."""
+"""The suite judges HostCollective as any library, and a chip that says None as one that trains alone.
+
+The chip trains in one package of Lightning; cpu_sim's proof has both.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.backends.one_namespace import leaving_to_cpu_sim
 from tests.core.conftest import Site, install_in
 from tests.faults.wrong_backends import try_backend
 
@@ -53,13 +57,13 @@ Judge = Callable[..., list[TestResult]]
 
 
 @pytest.fixture
-def judge(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
+def judge(site: Site, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     """Run tests of the suite on the chip."""
 
     def judge(only: tuple[str, ...], **more: str) -> list[TestResult]:
         for name, value in more.items():
             monkeypatch.setenv(name, value)
-        environ = {**site.environ(), FOLDER: str(runs)}
+        environ = leaving_to_cpu_sim({**site.environ(), FOLDER: str(runs)}, tmp_path / "left.txt")
         return try_backend("hosted", only[0].partition("/")[0], only, environ)
 
     monkeypatch.setattr(sys, "path", [*map(str, site.folders), *sys.path])
