@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -50,6 +50,7 @@ def examine(
     from northbridge.diagnostics import examination, namespaces
     from northbridge.processes.child import Queue
 
+    given = dict(os.environ)  # a vendor's import sets some
     chosen = choose(name)
     depth = examination.Depth(load_seconds, everything=deep, acquire=acquire)
     with Queue(tell) as queue:
@@ -86,7 +87,7 @@ def examine(
 
             namespace = choose_namespace(rows)
             found = replace(found, trainings=train(queue, found.backends, namespace, load_seconds))
-    return _advised(found)
+    return _advised(found, given)
 
 
 def _unknown(report: BackendReport, claim: Claimed) -> BackendReport:
@@ -129,13 +130,13 @@ def _diagnosis(
     )
 
 
-def _advised(found: Diagnosis) -> Diagnosis:
+def _advised(found: Diagnosis, environ: Mapping[str, str]) -> Diagnosis:
     """Add the findings of this process and the advice to the diagnosis."""
     from northbridge.diagnostics.environment import describe_system, examine_environment
     from northbridge.discovery.installed import names
 
     chosen = found.selection.record if found.selection else ()
     record = dict.fromkeys([*found.record, *chosen, *(entry for each in found.backends for entry in each.record)])
-    environment = examine_environment(os.environ, names())
+    environment = examine_environment(environ, names())
     found = replace(found, system=describe_system(), environment=environment, record=tuple(record))
     return replace(found, advice=advise(found))

@@ -50,6 +50,7 @@ class TestTheDoctor:
             (2, "", True),
         ]
         assert found["advice"] == []
+        assert not {"MASTER_ADDR", "MASTER_PORT"} & {each["name"] for each in found["environment"]}
         assert said.returncode == 0
 
 
