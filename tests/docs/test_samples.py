@@ -13,6 +13,7 @@ import pytest
 from tests.core.conftest import TEMPLATE, Install, copy_template, install as install
 from tests.docs.page import PAGES, ROOT, Sample, samples, shows
 from tests.engines import with_engines
+from tests.forks.suite import forking
 from tests.scripts import run_command, run_forked, run_script
 
 from northbridge.contract import Contract
@@ -103,6 +104,9 @@ def _right(sample: Sample, output: str) -> bool:
 def test_a_command_prints_what_is_shown(page: str, command: str, shown: str, install: Install, tmp_path: Path) -> None:
     variables, _, arguments = command.partition("northbridge ")
     environ = {**_environ(page, install), "COLUMNS": "100", **dict(each.split("=", 1) for each in variables.split())}
+
+    if arguments.startswith("conformance"):
+        environ = forking(environ)
 
     northbridge = str(Path(sys.executable).with_name("northbridge"))
     done = run_command(northbridge, *shlex.split(arguments), folder=tmp_path, environ=environ)
