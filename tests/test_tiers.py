@@ -75,25 +75,35 @@ def test_the_sample_is_spread_and_repeatable() -> None:
     assert draw(tests[:2], "1") == tests[:2]
 
 
-def test_the_end_tells_failures_sample_and_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("last", "chips"), [(0.0, "1 tests"), (600.0, "2 tests")], ids=["late", "in time"])
+def test_the_end_tells_failures_sample_proofs_and_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], last: float, chips: str
 ) -> None:
     (tmp_path / "pytest.ini").touch()
     (tmp_path / "test_a.py").write_text(
         "def test_works(record_property): record_property('sampled by', 'abc')\ndef test_fails(): assert 1 == 2\n"
         f"def test_proof(record_property): record_property({LEFT!r}, '5 tests')\n"
+        "def test_chip(): pass\ndef test_chip_is_proved(): pass\n"
     )
-    monkeypatch.setattr(suites, "SUITES", (suites.Suite("some", (str(tmp_path),)), suites.Suite("none", ("-k=no",))))
+    chip = suites.Suite("chip", ("-k=chip",), may_be_left=True)
+    monkeypatch.setattr(suites, "SUITES", (suites.Suite("some", ("-k=not chip",)), chip))
+    monkeypatch.setattr(suites, "_PROOF", "test_a.py::test_chip_is_proved")
+    monkeypatch.setattr(suites, "_LAST_PROOF_S", last)
     monkeypatch.setattr("signal.signal", lambda *_: None)
 
     assert suites.main("full", [f"--rootdir={tmp_path}", str(tmp_path)]) == 1
 
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("make test: ")]
-    assert said[1:5] == [
+    left = [] if last else ["make test: chip: not proved, for 0 min 0 s had passed"]
+    assert said[1:-3] == [
         "make test: some: test_a::test_fails: assert 1 == 2",
         "make test: some: pytest ended with 1",
         "make test: test_works, drawn by abc",
         "make test: some: 5 tests are left to cpu_sim's proof",
+        *left,
     ]
-    assert [line.rpartition(",")[0] for line in said[5:7]] == ["make test: some: 3 tests", "make test: none: 0 tests"]
-    assert said[7].startswith("make test: full: 0 min ")
+    assert [line.rpartition(",")[0] for line in said[-3:-1]] == [
+        "make test: some: 3 tests",
+        f"make test: chip: {chips}",
+    ]
+    assert said[-1].startswith("make test: full: 0 min ")
