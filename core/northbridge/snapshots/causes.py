@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
-from northbridge.snapshots.comparison import INPUT, OUTSIDE, Difference, PairedCall, StepComparison, owner_of
+from northbridge.snapshots.comparison import INPUT, OUTSIDE, Difference, PairedCall, StepComparison
 from northbridge.snapshots.distance import distance
 from northbridge.snapshots.records import ModuleCallRecord, Step, Value
 
@@ -15,6 +15,7 @@ _UNUSED_BITS = {"bfloat16": 16, "float16": 13}
 """The bits at the end of a float32 that are 0 if the number was computed in another dtype."""
 
 _EQUAL = 1e-6
+_MOST = 3.4e38  # of float32
 _TF32 = 3e-5, 4e-3
 """The distance that factors with 10 bits of mantissa explain in one product."""
 
@@ -37,7 +38,7 @@ def name_cause(
     if finding.values and len({*compute_dtypes(finding.values)}) > 1:
         return "another dtype"
     if finding.phase == "weights" and not earlier:
-        return "another random stream" if finding.distance > _UNRELATED else "other weights"
+        return "another random stream" if _UNRELATED < finding.distance < math.inf else "other weights"
     if finding.path == OUTSIDE:
         return "the loss or its targets" if finding.phase == "gradient" else "code outside the model"
     if finding.phase in ("gradient", "update"):
@@ -95,11 +96,13 @@ def compute_dtypes(values: tuple[Value, Value]) -> tuple[str, str]:
 
 
 def _computed_in(value: Value) -> str:
-    used = [int.from_bytes(struct.pack("<f", each), "little") for each in value.sample if each]
-    if value.dtype == "float32" and len(used) >= 4:
-        for dtype, unused in _UNUSED_BITS.items():
-            if not any(each & ((1 << unused) - 1) for each in used):
-                return dtype
+    if value.dtype != "float32":
+        return value.dtype
+    kept = {each for each in value.sample if 0 < abs(each) < _MOST}  # a constant, such as 1, has no bits to tell by
+    used = [int.from_bytes(struct.pack("<f", each), "little") for each in kept]
+    for dtype, unused in _UNUSED_BITS.items():
+        if len(used) >= 4 and not any(each & ((1 << unused) - 1) for each in used):
+            return dtype
     return value.dtype
 
 
@@ -117,7 +120,7 @@ def _is_unsynchronised(
     if finding.phase == "gradient" and len(ranks) > 1:
         shared = [len({*_bits_of(steps, kind, name)}) == 1 for steps in zip(*ranks, strict=True)]
         return shared[0] != shared[1]
-    is_copied = finding.phase == "batch" or name in at.first.named[kind]
+    is_copied = finding.phase == "batch" or (finding.phase == "gradient" and name in at.first.named[kind])
     if is_copied and first.lost != second.lost and any(each.lost > 0.5 * each.size for each in finding.values):
         return True
     if earlier and finding.phase in ("batch", "gradient") and name in at.first.named[kind]:
@@ -202,5 +205,4 @@ def _apart(at: StepComparison, mine: Sequence[int], others: Sequence[int]) -> fl
 
 
 def _is_product(call: ModuleCallRecord, at: StepComparison) -> bool:
-    own = any(owner_of(name) == call.path and len(value.shape) > 1 for name, value in at.first.named["weight"].items())
-    return any(name in call.of for name in _PRODUCTS) or (own and "Embedding" not in call.of)
+    return any(name in call.of for name in _PRODUCTS) or ("Embedding" not in call.of and call.path in at.matrices)

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import pstdev
 from typing import Literal
 
@@ -82,6 +83,11 @@ class StepComparison:
     updates: dict[str, float] = field(default_factory=dict)
     """Difference of each update."""
 
+    @cached_property
+    def matrices(self) -> set[str]:
+        """The modules that have a weight of two or more dimensions."""
+        return {owner_of(name) for name, value in self.first.named["weight"].items() if len(value.shape) > 1}
+
     def widen(self, path: str, kind: Kind, apart: float) -> LayerRow:
         """Count a distance of a module."""
         row = self.rows.setdefault(path, LayerRow(path))
@@ -123,6 +129,33 @@ def compare_weights(found: StepComparison, before: StepComparison | None) -> Non
             found.findings.append(Difference("weights", name, 0.0, apart / scale, (mine, other)))
 
 
+class WeightSums:
+    """Norms, differences, and differences of biases in one place, of each module's parameters and buffers together.
+
+    Those of the modules in it count too, unless they are ``own`` alone.
+    """
+
+    def __init__(self, found: StepComparison, *, own: bool = False) -> None:
+        self.norms: defaultdict[str, float] = defaultdict(float)
+        self.apart: defaultdict[str, float] = defaultdict(float)
+        self.biases: defaultdict[str, float] = defaultdict(float)
+        for name, apart in found.weights.items():
+            value, path = found.first.named["weight"][name], owner_of(name)
+            of_place = apart / math.sqrt(value.size) if name.endswith("bias") and value.size else 0.0
+            while True:
+                self.norms[path] = math.hypot(self.norms[path], value.norm)
+                self.apart[path] = math.hypot(self.apart[path], apart)
+                self.biases[path] = math.hypot(self.biases[path], of_place)
+                if own or not path:
+                    break
+                path = owner_of(path)
+
+    def distance(self, path: str) -> float:
+        """Return the distance of the weights of the module at ``path``."""
+        whole, apart = self.norms[path], self.apart[path]
+        return apart / whole if whole else float(apart > 0)
+
+
 class Forward:
     """The calls of a step in the order of execution, each judged by what its code can have used."""
 
@@ -134,6 +167,8 @@ class Forward:
         """The second run's number of each value of the first run's."""
 
         self.distances: dict[int, float] = {}
+        self.weights: WeightSums = WeightSums(found)
+        self.own_weights: WeightSums = WeightSums(found, own=True)
         self._others = found.second.by_name
         self._inner: dict[int, list[ModuleCallRecord]] = defaultdict(list)
         for call in found.first.calls:
@@ -146,33 +181,23 @@ class Forward:
         for call in self._inner[-1]:
             self._compare(call, self.root)
 
-    def weights_of(self, path: str, *, below: bool) -> float:
-        """Return the distance of a module's parameters and buffers, of all together."""
-        prefix = f"{path}." if path else ""
-        names = [each for each in self.found.weights if owner_of(each) == path or (below and each.startswith(prefix))]
-        norms = [self.found.first.named["weight"][name].norm for name in names]
-        whole, apart = math.hypot(*norms), math.hypot(*(self.found.weights[name] for name in names))
-        return apart / whole if whole else float(apart > 0)
-
     def _weights_used(self, call: ModuleCallRecord) -> float:
         """Return the distance of the weights that a call uses: of an embedding, they may be a few rows alone."""
-        apart = self.weights_of(call.path, below=not self._inner[call.number])
-        table = self.found.first.named["weight"].get(f"{call.path}.weight")
-        return apart * math.sqrt(table.shape[0]) if table is not None and "Embedding" in call.of else apart
+        apart = self._sums_of(call).distance(call.path)
+        table = self.found.first.named["weight"].get(f"{call.path}.weight".lstrip("."))
+        is_table = table is not None and table.shape and "Embedding" in call.of
+        return apart * math.sqrt(table.shape[0]) if table is not None and is_table else apart
 
     def _moved_by_biases(self, call: ModuleCallRecord, values: tuple[Value, Value] | None) -> float:
         """Return how far the difference of the biases alone moves an output, which may be small beside the weights."""
         if values is None or not values[0].norm:
             return 0.0
         first, _ = values
-        below = f"{call.path}." if not self._inner[call.number] else None
-        moved = [
-            self.found.weights[name] * math.sqrt(first.size / value.size)
-            for name, value in self.found.first.named["weight"].items()
-            if name.endswith("bias") and value.size and name in self.found.weights
-            if owner_of(name) == call.path or (below and name.startswith(below))
-        ]
-        return math.hypot(*moved) / first.norm
+        return self._sums_of(call).biases[call.path] * math.sqrt(first.size) / first.norm
+
+    def _sums_of(self, call: ModuleCallRecord) -> WeightSums:
+        """Return the sums of a call's own weights, or of all below it if it called no module."""
+        return self.own_weights if self._inner[call.number] else self.weights
 
     def _compare(self, call: ModuleCallRecord, around: PairedCall) -> None:
         """Compare a call, and those inside it."""

@@ -20,23 +20,28 @@ _COLUMNS = 251  # a prime: rows of usual lengths that are swapped change the sum
 _BLOCK = 1 << 16
 _MOST_TENSORS = 128
 _DEEPEST = 4
-_MOST = 3.4e38  # of float32
+_MOST, _LEAST_OF_FLOAT32 = 3.4e38, 1e-16
 
 
 def measure(given: torch.Tensor) -> dict[str, object]:
     """Return the shape, dtype, norm, largest value, fingerprint, sample and sketch of a tensor, or of its shard."""
     tensor = shard_of(given)
     about: dict[str, object] = {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
-    is_plain = tensor.layout == torch.strided and not (tensor.is_nested or tensor.is_quantized or tensor.is_meta)
-    if not is_plain or not tensor.numel():
+    is_known = tensor.layout in (torch.strided, torch.sparse_coo)
+    if not is_known or tensor.is_nested or tensor.is_quantized or tensor.is_meta or not tensor.numel():
         return about
-    host = tensor.to("cpu").contiguous().reshape(-1)
-    about["bits"] = _fingerprint(host.clone() if host.storage_offset() else host)
+    try:
+        host = tensor.to("cpu").to_dense().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        about["bits"] = _fingerprint(host.clone() if host.storage_offset() else host)
+    except NotImplementedError:  # a subclass that has no bits to look at
+        return about
     if host.is_complex():
         host = torch.view_as_real(host).reshape(-1)
     is_narrow = host.is_floating_point() and host.dtype != torch.float64
     numbers = host.to(torch.float32 if is_narrow else torch.float64)
     norm, lost = math.sqrt(float(torch.dot(numbers, numbers))), 0
+    if norm < _LEAST_OF_FLOAT32 * math.sqrt(numbers.numel()):  # the squares are 0, or have few bits
+        norm = float(torch.linalg.vector_norm(numbers, dtype=torch.float64))
     if not math.isfinite(norm):
         finite = torch.isfinite(numbers)
         lost = numbers.numel() - int(finite.sum())
@@ -44,7 +49,8 @@ def measure(given: torch.Tensor) -> dict[str, object]:
         norm = float(torch.linalg.vector_norm(numbers))
     places = [(each * 2654435761 % (1 << 32)) * numbers.numel() >> 32 for each in range(SAMPLE)]
     sample, sketch = ([float(f"{each:.9g}") for each in kept.tolist()] for kept in (numbers[places], _sketch(numbers)))
-    largest = float(torch.linalg.vector_norm(numbers, math.inf))
+    least, most = map(float, torch.aminmax(numbers))
+    largest = max(-least, most)
     return about | {"norm": norm, "largest": largest, "lost": lost, "sample": sample, "sketch": sketch}
 
 

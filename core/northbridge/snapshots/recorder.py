@@ -68,15 +68,16 @@ class Recorder:
         try:
             if not self._bytes:
                 lines.insert(0, HeaderRecord(rank=rank, world_size=world_size).model_dump())
+            data = "".join(f"{json.dumps(each, separators=(',', ':'))}\n" for each in lines).encode()
+            if self._bytes + len(data) > MOST_BYTES:
+                raise OSError(f"the file would exceed {MOST_BYTES >> 20} MiB")
+            if not self._bytes:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 # A new file each time: in a shared folder, the path may be a link or another user's file.
                 path.unlink(missing_ok=True)
-            data = "".join(f"{json.dumps(each, separators=(',', ':'))}\n" for each in lines).encode()
             with path.open("ab" if self._bytes else "xb") as file:
                 if file.tell() != self._bytes:
                     raise OSError(f"another record replaced {path.name}")
-                if self._bytes + len(data) > MOST_BYTES:
-                    raise OSError(f"the file would exceed {MOST_BYTES >> 20} MiB")
                 self._bytes += file.write(data)
         except OSError as error:
             # A log message, not an error: the training is worth more than its record.

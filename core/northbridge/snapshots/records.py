@@ -26,6 +26,7 @@ _Count = Annotated[int, pydantic.Field(ge=0, lt=1 << 63)]
 _Size = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
 _Kind = Annotated[str, pydantic.Field(pattern="^(batch|weight|gradient|update)$")]
 _Number = Annotated[float, pydantic.Field(allow_inf_nan=False)]
+_Sampled = Annotated[float, pydantic.Field(ge=-1e155, le=1e155)]  # the square of a float64 that has one is finite
 
 
 class RecordError(Exception):
@@ -55,7 +56,7 @@ class Value(_SnapshotsRecord):
     lost: _Count = 0
     """Number of values that are not finite."""
 
-    sample: Annotated[list[_Number], pydantic.Field(min_length=SAMPLE, max_length=SAMPLE)] = [0.0] * SAMPLE
+    sample: Annotated[list[_Sampled], pydantic.Field(min_length=SAMPLE, max_length=SAMPLE)] = [0.0] * SAMPLE
     sketch: Annotated[list[_Number], pydantic.Field(min_length=SKETCH, max_length=SKETCH)] = [0.0] * SKETCH
 
     @property

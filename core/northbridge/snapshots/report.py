@@ -56,7 +56,8 @@ def compare_runs(first: SnapshotsRun, second: SnapshotsRun) -> Answer:
     for each in (each for _, steps in ranks for each in steps):
         of_step[each.first.step].append(each)
     found = [(at.first.step, rank, place) for rank, steps in ranks for place, at in enumerate(steps) if at.findings]
-    step, rank, place = min(found, default=(0, *ranks[0][:1], 0))
+    farthest, _ = max(ranks, key=lambda of: max((each.largest(kind) for each in of[1] for kind in KINDS), default=0.0))
+    step, rank, place = min(found, default=(0, farthest, 0))
     steps = dict(ranks)[rank]
     if found:
         at, finding = steps[place], steps[place].findings[0]

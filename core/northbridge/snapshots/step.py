@@ -89,7 +89,8 @@ class StepRecording:
         for optimizer in self._optimizers:
             self._note_gradients(optimizer)
         for name, (parameter, before) in self._before.items():
-            now, wide = shard_of(parameter), torch.promote_types(before.dtype, torch.float32)
+            now, is_narrow = shard_of(parameter), before.is_floating_point() and before.dtype.itemsize < 4
+            wide = torch.float32 if is_narrow else before.dtype  # of float8, torch knows no wider one
             if now.shape == before.shape:  # FSDP gathers a parameter for a forward pass without a backward pass
                 self._note("update", name, now.to("cpu", wide) - before.to(wide))
         self.record["left_out"] = self._is_full()
@@ -208,7 +209,8 @@ def _called_modules(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Modul
     compiled: tuple[str, ...] = ()
     for path, module in root.named_modules():
         if not path.startswith(compiled) and not isinstance(module, torch.jit.ScriptModule):
-            yield _clean(path), module
+            if not any(each in module._modules for each in _WRAPPERS[1:]):  # it has the path of the module inside
+                yield _clean(path), module
             if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
                 compiled += (f"{path}." if path else "",)
 
@@ -234,7 +236,8 @@ def _clean(path: str) -> str:
 
 def _drops(module: torch.nn.Module) -> float:
     """Return the rate by which the module itself may drop values: its own, or that of a child for a function."""
-    rates = [each for name, each in vars(module).items() if "drop" in name.lower() and isinstance(each, float)]
+    named = (each for name, each in vars(module).items() if "drop" in name.lower() and isinstance(each, float))
+    rates = [each for each in named if 0 <= each <= 1]
     kind = torch.nn.modules.dropout._DropoutNd
     return max([*rates, *(each.p for each in (module, *module.children()) if isinstance(each, kind))], default=0.0)
 

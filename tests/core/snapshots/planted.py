@@ -362,6 +362,7 @@ CASES = {
     "loss": Case("blocks", "(outside the model)", LOSS, options=(("factor", 1.01),)),
     "not a number": Case("conv", "4", plant=_replaced("4", lambda rightly: lambda given: rightly(given) / 0)),
     "training mode": Case("conv", "1", "training mode, on in A and off in B", evaluating("1")),
+    "weights other than 1": Case("encoder", f"{LAYER}.norm1.weight", "other weights", larger(f"{LAYER}.norm1.weight")),
     "other weights": Case("rnn", "head.weight", "other weights", larger("head.weight")),
     "learning rate of a graph": Case(
         "encoder", "embed.weight", "a stale graph", step=2, options=(("stuck_rate", True),)

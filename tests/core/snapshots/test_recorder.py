@@ -15,6 +15,7 @@ from lightning.fabric import Fabric
 from lightning.pytorch import LightningModule, Trainer
 from tests.core.command import northbridge_here
 from torch import Tensor, nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
@@ -244,6 +245,95 @@ def test_a_skipped_optimizer_step_is_found(gives_optimizer: bool, tmp_path: Path
     assert sentence.startswith("step 1, first.weight: gradients equal to the bit, updates differ by 1; ")
 
 
+def test_a_part_of_a_skipped_update_is_found(tmp_path: Path) -> None:
+    """If gradients are equal to the bit, no sign of one explains it; nor does a gap between recorded steps."""
+    for name, wrong in (("a", -1), ("b", 3)):
+        torch.manual_seed(0)
+        model = Net()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+        snapshots = northbridge.Snapshots(tmp_path / name, model, optimizer, steps=(0, 3))
+        for step, (rows, labels) in enumerate(DataLoader(data(), 8)):
+            with snapshots:
+                before = model.shared.weight.detach()[12:].clone()
+                optimizer.zero_grad()
+                torch.autograd.backward(cross_entropy(model(rows).scores, labels))
+                optimizer.step()
+                if step == wrong:
+                    model.shared.weight.detach()[12:] = before
+
+    sentence = compare(tmp_path / "a", tmp_path / "b").sentence
+
+    assert sentence.startswith("step 3, shared.weight: gradients equal to the bit, updates differ by ")
+
+
+def test_a_difference_of_tiny_numbers_is_measured(tmp_path: Path) -> None:
+    for name, last in (("a", 1.0), ("b", 1.0001)):
+        snapshots = northbridge.Snapshots(tmp_path / name, nn.Identity())
+        with snapshots:
+            snapshots.batch(torch.tensor([*[1e-30] * 80, last * 1e-30]))
+
+    answer = compare(tmp_path / "a", tmp_path / "b")
+
+    assert answer.cause in ("", "order of sums"), answer.sentence
+    assert steps_of(tmp_path / "a")[0].named["batch"]["0"].norm == pytest.approx(9e-30)
+
+
+class Refusing(Tensor):
+    """A tensor that has no bits to look at."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is Tensor.to:
+            raise NotImplementedError
+        return super().__torch_function__(function, types, args, kwargs)  # type: ignore[no-untyped-call]
+
+
+def test_odd_tensors_and_attributes_are_recorded(tmp_path: Path) -> None:
+    class Embedding(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.tensor(2.0))
+            self.dropped_value = float("inf")
+
+        def forward(self, waves: Tensor, _other: Tensor) -> Tensor:
+            return waves.real * self.weight
+
+    model = Embedding()
+    for name in "ab":
+        with northbridge.Snapshots(tmp_path / name, model):
+            model(torch.fft.fft(torch.arange(8.0)).conj(), torch.ones(2).as_subclass(Refusing))
+
+    assert compare(tmp_path / "a", tmp_path / "b").sentence == "no difference: 1 steps are equal to the bit"
+    assert [bool(each.bits) for each in steps_of(tmp_path / "a")[0].values] == [True, False, True]
+
+
+def test_a_sparse_gradient_is_measured(tmp_path: Path) -> None:
+    for name, factor in (("a", 1.0), ("b", 1.1)):
+        torch.manual_seed(0)
+        model = nn.Embedding(9, 4, sparse=True)
+        optimizer = torch.optim.SGD(model.parameters(), 1.0)
+        with northbridge.Snapshots(tmp_path / name, model, optimizer):
+            model(torch.tensor([1, 3])).sum().backward()
+            assert model.weight.grad is not None
+            model.weight.grad *= factor
+            optimizer.step()
+
+    assert compare(tmp_path / "a", tmp_path / "b").sentence.startswith("step 0, weight: all before equal to the bit, ")
+
+
+def test_a_wrapper_has_no_calls_of_its_own(tmp_path: Path) -> None:
+    for name, wrap in (("a", lambda block: block), ("b", checkpoint_wrapper)):
+        torch.manual_seed(0)
+        model = nn.Sequential(wrap(nn.Sequential(nn.Linear(4, 4), nn.ReLU())), nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with northbridge.Snapshots(tmp_path / name, model, optimizer):
+            for rows in (torch.ones(2, 4), torch.zeros(2, 4)):
+                model(rows).sum().backward()
+            optimizer.step()
+
+    assert compare(tmp_path / "a", tmp_path / "b").sentence == "no difference: 1 steps are equal to the bit"
+
+
 def test_a_gradient_of_one_run_is_found(tmp_path: Path) -> None:
     def cut(net: Net) -> None:
         forward: Any = net.block.forward
@@ -389,6 +479,17 @@ def test_a_full_file_ends_the_record_only(
 
     assert 0 < len(steps_of(tmp_path / "run")) < 5
     assert "Snapshots records no more steps" in caplog.text
+
+
+def test_a_first_step_that_is_too_large_leaves_the_old_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fit(tmp_path / "run")
+    monkeypatch.setattr(recorder, "MOST_BYTES", 1_000)
+    fit(tmp_path / "run")
+
+    assert len(steps_of(tmp_path / "run")) == 5
+    assert "Snapshots records no more steps: OSError: the file would exceed 0 MiB" in caplog.text
 
 
 def test_a_step_that_raises_is_left_out(tmp_path: Path) -> None:

@@ -125,6 +125,11 @@ def nest(lines: list[Any]) -> None:
     lines[1]["calls"] = [{**call, "call": number, "number": number, "inside": number - 1} for number in range(5000)]
 
 
+def enlarge(lines: list[Any]) -> None:
+    """Give a tensor a number whose square is infinite."""
+    lines[1]["values"][0]["sample"][0] = 1e300
+
+
 def two_ranks(folder: Path) -> None:
     edit(folder, lambda lines: lines[0].update(world_size=2))
 
@@ -145,6 +150,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut in its first step": (lambda folder: os.truncate(folder / FILE, 2000), "has no whole step. Fix:"),
     "empty": (lambda folder: (folder / FILE).write_text(""), "has no whole step. Fix:"),
     "deep": (lambda folder: write_lines(folder, 1, "[" * 100_000), "is damaged in line 2"),
+    "too large a number": (lambda folder: edit(folder, enlarge), "is damaged in line 2"),
     "no header": (lambda folder: write_lines(folder, 0, "{}"), "by this version of"),
     "calls in themselves": (lambda folder: edit(folder, nest), "is damaged in line 2"),
     "no file": (lambda folder: (folder / FILE).unlink(), "has no .snapshots.jsonl files. Fix:"),
