@@ -9,13 +9,12 @@ from statistics import median
 
 from northbridge.snapshots.comparison import INPUT, OUTSIDE, Difference, PairedCall, StepComparison
 from northbridge.snapshots.distance import distance
-from northbridge.snapshots.records import ModuleCallRecord, Step, Value
+from northbridge.snapshots.records import MOST_OF_FLOAT32, ModuleCallRecord, Step, Value
 
 _UNUSED_BITS = {"bfloat16": 16, "float16": 13}
 """The bits at the end of a float32 that are 0 if the number was computed in another dtype."""
 
 _EQUAL = 1e-6
-_MOST = 3.4e38  # of float32
 _TF32 = 3e-5, 4e-3
 """The distance that factors with 10 bits of mantissa explain in one product."""
 
@@ -96,13 +95,12 @@ def compute_dtypes(values: tuple[Value, Value]) -> tuple[str, str]:
 
 
 def _computed_in(value: Value) -> str:
-    if value.dtype != "float32":
-        return value.dtype
-    kept = {each for each in value.sample if 0 < abs(each) < _MOST}  # a constant, such as 1, has no bits to tell by
-    used = [int.from_bytes(struct.pack("<f", each), "little") for each in kept]
-    for dtype, unused in _UNUSED_BITS.items():
-        if len(used) >= 4 and not any(each & ((1 << unused) - 1) for each in used):
-            return dtype
+    kept = {each for each in value.sample if 0 < abs(each) < MOST_OF_FLOAT32}
+    if value.dtype == "float32" and len(kept) >= 4:  # a constant, such as 1, has no bits to tell by
+        used = [int.from_bytes(struct.pack("<f", each), "little") for each in kept]
+        for dtype, unused in _UNUSED_BITS.items():
+            if not any(each & ((1 << unused) - 1) for each in used):
+                return dtype
     return value.dtype
 
 

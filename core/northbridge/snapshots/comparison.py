@@ -185,8 +185,9 @@ class Forward:
         """Return the distance of the weights that a call uses: of an embedding, they may be a few rows alone."""
         apart = self._sums_of(call).distance(call.path)
         table = self.found.first.named["weight"].get(f"{call.path}.weight".lstrip("."))
-        is_table = table is not None and table.shape and "Embedding" in call.of
-        return apart * math.sqrt(table.shape[0]) if table is not None and is_table else apart
+        if table is None or not table.shape or "Embedding" not in call.of:
+            return apart
+        return apart * math.sqrt(table.shape[0])
 
     def _moved_by_biases(self, call: ModuleCallRecord, values: tuple[Value, Value] | None) -> float:
         """Return how far the difference of the biases alone moves an output, which may be small beside the weights."""

@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
-from northbridge.snapshots.records import SAMPLE, SKETCH
+from northbridge.snapshots.records import MOST_OF_FLOAT32, SAMPLE, SKETCH
 
 _COLUMNS = 251  # a prime: rows of usual lengths that are swapped change the sums
 _BLOCK = 1 << 16
 _MOST_TENSORS = 128
 _DEEPEST = 4
-_MOST, _LEAST_OF_FLOAT32 = 3.4e38, 1e-16
+_LEAST_OF_FLOAT32 = 1e-16
 
 
 def measure(given: torch.Tensor) -> dict[str, object]:
@@ -31,7 +31,11 @@ def measure(given: torch.Tensor) -> dict[str, object]:
     if not is_known or tensor.is_nested or tensor.is_quantized or tensor.is_meta or not tensor.numel():
         return about
     try:
-        host = tensor.to("cpu").to_dense().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        host = tensor.to("cpu")
+        if host.is_sparse:  # dense, a table of a graph's edges may be larger than the memory
+            stored = host.coalesce().values()
+            host = stored if stored.numel() else stored.new_zeros(1)
+        host = host.resolve_conj().resolve_neg().contiguous().reshape(-1)
         about["bits"] = _fingerprint(host.clone() if host.storage_offset() else host)
     except NotImplementedError:  # a subclass that has no bits to look at
         return about
@@ -45,7 +49,7 @@ def measure(given: torch.Tensor) -> dict[str, object]:
     if not math.isfinite(norm):
         finite = torch.isfinite(numbers)
         lost = numbers.numel() - int(finite.sum())
-        numbers = torch.where(finite, numbers, 0).double().clamp(-_MOST, _MOST)
+        numbers = torch.where(finite, numbers, 0).double().clamp(-MOST_OF_FLOAT32, MOST_OF_FLOAT32)
         norm = float(torch.linalg.vector_norm(numbers))
     places = [(each * 2654435761 % (1 << 32)) * numbers.numel() >> 32 for each in range(SAMPLE)]
     sample, sketch = ([float(f"{each:.9g}") for each in kept.tolist()] for kept in (numbers[places], _sketch(numbers)))

@@ -19,6 +19,7 @@ MOST_BYTES = 60 << 20
 # tensors, wherever in the tensors it is. The values of a sample are at fixed places.
 SKETCH = 32
 SAMPLE = 16
+MOST_OF_FLOAT32 = 3.4e38
 
 _SUFFIX = ".snapshots.jsonl"
 _DEEPEST = 300
@@ -46,7 +47,7 @@ class HeaderRecord(_SnapshotsRecord):
 
 
 class Value(_SnapshotsRecord):
-    """The measures of one tensor; only shape and dtype of one that is empty, sparse or nested."""
+    """The measures of one tensor; only shape and dtype of one that is empty or nested."""
 
     shape: list[_Count]
     dtype: str

@@ -293,18 +293,21 @@ def test_odd_tensors_and_attributes_are_recorded(tmp_path: Path) -> None:
         def __init__(self) -> None:
             super().__init__()
             self.weight = nn.Parameter(torch.tensor(2.0))
+            self.narrow = nn.Parameter(torch.ones(4).to(torch.float8_e4m3fn))
             self.dropped_value = float("inf")
 
-        def forward(self, waves: Tensor, _other: Tensor) -> Tensor:
+        def forward(self, waves: Tensor, *_others: Tensor) -> Tensor:
             return waves.real * self.weight
 
     model = Embedding()
+    shape = 10**7, 10**7  # dense, it would be larger than any memory
+    edges = torch.sparse_coo_tensor([[0], [3]], [1.0], shape, check_invariants=True)
     for name in "ab":
         with northbridge.Snapshots(tmp_path / name, model):
-            model(torch.fft.fft(torch.arange(8.0)).conj(), torch.ones(2).as_subclass(Refusing))
+            model(torch.fft.fft(torch.arange(8.0)).conj(), torch.ones(2).as_subclass(Refusing), edges)
 
     assert compare(tmp_path / "a", tmp_path / "b").sentence == "no difference: 1 steps are equal to the bit"
-    assert [bool(each.bits) for each in steps_of(tmp_path / "a")[0].values] == [True, False, True]
+    assert [bool(each.bits) for each in steps_of(tmp_path / "a")[0].values] == [True, False, True, True]
 
 
 def test_a_sparse_gradient_is_measured(tmp_path: Path) -> None:
