@@ -301,7 +301,7 @@ def test_odd_tensors_and_attributes_are_recorded(tmp_path: Path) -> None:
 
     model = Embedding()
     shape = 10**7, 10**7  # dense, it would be larger than any memory
-    edges = torch.sparse_coo_tensor([[0], [3]], [1.0], shape, check_invariants=True)
+    edges = torch.sparse_coo_tensor(torch.tensor([[0], [3]]), torch.ones(1), shape, check_invariants=True)
     for name in "ab":
         with northbridge.Snapshots(tmp_path / name, model):
             model(torch.fft.fft(torch.arange(8.0)).conj(), torch.ones(2).as_subclass(Refusing), edges)
